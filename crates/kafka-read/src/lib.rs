@@ -1,0 +1,2 @@
+//! What is in a Kafka log.
+pub use kafka_meta::Result;

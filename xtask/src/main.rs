@@ -1,0 +1,2 @@
+//! The workspace commands.
+fn main() {}
