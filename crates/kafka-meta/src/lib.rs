@@ -10,6 +10,8 @@
 mod error;
 mod name;
 mod positions;
+#[doc(hidden)]
+pub mod wire;
 
 pub use error::{Error, ErrorCode, ErrorKind, Result};
 pub use name::TopicName;

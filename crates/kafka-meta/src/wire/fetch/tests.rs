@@ -1,0 +1,1 @@
+//! Fetch answers against recorded ones, the codec, and hostile bytes.
