@@ -1,0 +1,123 @@
+//! How a cluster is reached. Infallible to build: what is wrong is reported by the first async call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use crate::transport::{Connector, Tcp};
+
+/// Where the cluster is and how to talk to it.
+#[derive(Clone, Debug)]
+pub struct ClusterConfig {
+    pub(crate) bootstrap: String,
+    pub(crate) client_id: String,
+    pub(crate) request_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) metadata_max_age: Duration,
+    pub(crate) rack: Option<String>,
+    pub(crate) runtime: Option<Handle>,
+    pub(crate) connector: Arc<dyn Connector>,
+    pub(crate) max_frame_bytes: usize,
+}
+
+/// Above any answer a sane configuration can ask for, and below the 352 million a TLS alert reads as.
+const MAX_FRAME_BYTES: usize = 256 * 1024 * 1024;
+
+impl ClusterConfig {
+    /// `bootstrap` is `"host:9092,host2:9092"`; an IPv6 address stands in brackets: `"[::1]:9092"`.
+    pub fn new(bootstrap: &str) -> Self {
+        ClusterConfig {
+            bootstrap: bootstrap.to_owned(),
+            client_id: "kafka-rs".to_owned(),
+            request_timeout: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(10),
+            metadata_max_age: Duration::from_secs(300),
+            rack: None,
+            runtime: None,
+            connector: Arc::new(Tcp),
+            max_frame_bytes: MAX_FRAME_BYTES,
+        }
+    }
+
+    /// The name the brokers log and set quotas by.
+    pub fn with_client_id(mut self, id: impl Into<String>) -> Self {
+        self.client_id = id.into();
+        self
+    }
+
+    /// How long one request may take before its connection counts as dead (30 s).
+    pub fn with_request_timeout(mut self, timeout: Duration) -> Self {
+        self.request_timeout = timeout;
+        self
+    }
+
+    /// How long opening a connection may take, name resolution included (10 s).
+    pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// The oldest the picture of the cluster may get without being asked for anew (5 min).
+    pub fn with_metadata_max_age(mut self, age: Duration) -> Self {
+        self.metadata_max_age = age;
+        self
+    }
+
+    /// The rack (availability zone) this client runs in; lets brokers name a nearer replica to read from.
+    pub fn with_rack(mut self, rack: impl Into<String>) -> Self {
+        self.rack = Some(rack.into()).filter(|rack| !rack.is_empty());
+        self
+    }
+
+    /// Runs connections and background work on another runtime than the caller's, so that code that blocks
+    /// the caller's runtime stops no heartbeat.
+    pub fn with_runtime(mut self, runtime: Handle) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// Replaces TCP.
+    #[doc(hidden)]
+    pub fn with_connector(mut self, connector: Arc<dyn Connector>) -> Self {
+        self.connector = connector;
+        self
+    }
+
+    /// The largest answer accepted; a larger one ends the connection before anything is allocated for it.
+    #[doc(hidden)]
+    pub fn with_max_frame_bytes(mut self, bytes: usize) -> Self {
+        self.max_frame_bytes = bytes;
+        self
+    }
+
+    /// The bootstrap list as given.
+    pub fn bootstrap(&self) -> &str {
+        &self.bootstrap
+    }
+
+    /// The client id.
+    pub fn client_id(&self) -> &str {
+        &self.client_id
+    }
+
+    /// How long one request may take.
+    pub fn request_timeout(&self) -> Duration {
+        self.request_timeout
+    }
+
+    /// How long opening a connection may take.
+    pub fn connect_timeout(&self) -> Duration {
+        self.connect_timeout
+    }
+
+    /// The oldest the picture of the cluster may get.
+    pub fn metadata_max_age(&self) -> Duration {
+        self.metadata_max_age
+    }
+
+    /// The rack, where one was set.
+    pub fn rack(&self) -> Option<&str> {
+        self.rack.as_deref()
+    }
+}
