@@ -16,8 +16,6 @@ mod error;
 mod name;
 mod net;
 mod positions;
-#[doc(hidden)]
-pub mod wire;
 
 #[doc(hidden)]
 pub mod client;

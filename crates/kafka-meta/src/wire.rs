@@ -8,6 +8,7 @@
 
 pub use kafka_protocol as protocol;
 
+pub mod fetch;
 pub mod frame;
 pub mod guard;
 pub mod versions;
