@@ -1,0 +1,1 @@
+//! The session against recorded exchanges and a model of the broker.
