@@ -7,7 +7,11 @@
 #[doc(hidden)]
 pub mod batch;
 mod codec;
+#[doc(hidden)]
+pub mod epochs;
 mod headers;
+#[doc(hidden)]
+pub mod lookup;
 mod record;
 mod records;
 mod varint;

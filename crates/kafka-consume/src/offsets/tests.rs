@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use kafka_meta::{CommittedOffset, ErrorCode, Result, TopicName};
 
-use super::Identity;
 use super::core::{CallId, Core, Key, Outcome, Plan};
+use super::{GroupOffsets, Identity};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -87,4 +87,14 @@ impl Bench {
             result.unwrap_or_else(|error| panic!("{key:?}: {error}"));
         }
     }
+}
+
+#[test]
+fn the_futures_are_send() {
+    fn send<T: Send>(_: &T) {}
+    fn probe(offsets: &GroupOffsets, deadline: tokio::time::Instant) {
+        send(&offsets.commit(Vec::new(), Identity::anonymous(), deadline));
+        send(&offsets.committed(Vec::new(), None, deadline));
+    }
+    let _ = probe;
 }
