@@ -1,0 +1,1 @@
+//! One test for each fact about sessions noted from real brokers.
