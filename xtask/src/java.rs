@@ -9,10 +9,7 @@ const OLDEST: u32 = 17;
 
 /// What is missing to start real brokers, if anything.
 pub fn missing() -> Option<String> {
-    if let Some(chosen) = std::env::var_os("TESTKIT_KAFKA")
-        && chosen != "jvm"
-    {
-        // Containers or a cluster that is already there: nothing of Java is needed.
+    if others_brokers() {
         return None;
     }
     let Some(text) = output("java", "-version") else {
@@ -27,6 +24,11 @@ pub fn missing() -> Option<String> {
         return Some("no mvn here".to_owned());
     }
     None
+}
+
+/// Whether containers or a cluster that is already there were chosen: then nothing of Java is needed.
+pub fn others_brokers() -> bool {
+    std::env::var_os("TESTKIT_KAFKA").is_some_and(|chosen| chosen != "jvm")
 }
 
 fn output(program: &str, argument: &str) -> Option<String> {

@@ -1,10 +1,11 @@
 //! The workspace's own commands: `cargo xtask test`, `cargo xtask ci`, `cargo xtask prepare`.
 //!
-//! What it is: a thin runner that calls cargo in a fixed order, times each step and sums up at the end. It is the one
-//! definition of "everything passes": developers, `.ci/run` and the hosted workflow all call it.
-//! What it is not: a build system. It has no dependencies, so that it compiles in a second.
+//! What it is: a thin runner that calls cargo in a fixed order, times each step and sums up at the end. It is
+//! the one definition of "everything passes": developers, `.ci/run` and the hosted workflow all call it. What
+//! it is not: a build system. It has no dependencies, so that it compiles in a second.
 //!
-//! Invariant: a suite that did not run is never silent. The last line says so, and under `CI` it is a failure.
+//! Invariant: a suite that did not run is never silent. The last line says so, and under `CI` it is a
+//! failure.
 
 mod checks;
 mod java;
@@ -152,6 +153,10 @@ fn test(steps: &mut Steps, options: &TestOptions) -> String {
         checks::real_suites(steps.root()).into_iter().filter(|suite| suite.name.contains(wanted)).collect();
     if suites.is_empty() {
         return "real-broker suites: NOT RUN (there are none of that name)".to_owned();
+    }
+    if !java::others_brokers() {
+        // A few seconds once, about one in the start of each node from then on.
+        prepare(steps);
     }
     let environment = [("TESTKIT_REAL", "1"), ("TESTKIT_REQUIRE", "1")];
     for suite in &suites {

@@ -1,1 +1,14 @@
-//! testkit
+//! What the workspace's tests stand on: real Kafka brokers from their published jars, a fault-injecting proxy
+//! in front of them, raw writers, Java's own tools as children, and an embedded broker for everything that
+//! must not need a JVM.
+//!
+//! What it is not: published, or used by anything but tests, examples and benches. It may use `kafka-meta`
+//! and `kafka-read`, so those two may use it only from their `tests/` folders.
+
+mod client;
+mod failure;
+pub mod kafka;
+
+pub use client::Client;
+pub use failure::{Failure, Result};
+pub use kafka::{Builder, Kafka};
