@@ -4,6 +4,7 @@ mod abandoned;
 mod fetch;
 mod identity;
 mod merge;
+mod model;
 mod refusals;
 mod retries;
 
