@@ -6,6 +6,7 @@
 //! and `kafka-read`, so those two may use it only from their `tests/` folders.
 
 mod client;
+pub mod embedded;
 mod failure;
 pub mod kafka;
 

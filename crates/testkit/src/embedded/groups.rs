@@ -1,0 +1,332 @@
+//! What a group's coordinator keeps of a group without members: where it is, and its offsets.
+//!
+//! Membership protocols are not here; a group can only be declared live, which is enough to see anonymous
+//! commits refused.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use kafka_protocol::messages::find_coordinator_response::Coordinator;
+use kafka_protocol::messages::offset_commit_response::{
+    OffsetCommitResponsePartition, OffsetCommitResponseTopic,
+};
+use kafka_protocol::messages::offset_fetch_response::{
+    OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic, OffsetFetchResponseTopics,
+};
+use kafka_protocol::messages::{
+    FindCoordinatorRequest, FindCoordinatorResponse, OffsetCommitRequest, OffsetCommitResponse,
+    OffsetFetchRequest, OffsetFetchResponse,
+};
+use kafka_protocol::protocol::StrBytes;
+
+use super::api::{Api, Call, Started};
+use super::world::World;
+
+/// Longest metadata a broker stores with an offset.
+const MAX_METADATA: usize = 4096;
+
+/// A committed offset as stored.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Stored {
+    pub offset: i64,
+    pub leader_epoch: i32,
+    pub metadata: String,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    pub offsets: BTreeMap<(String, i32), Stored>,
+    pub live: bool,
+    /// Partitions with an offset of a transaction that has not ended.
+    pub unstable: HashSet<(String, i32)>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    pub groups: BTreeMap<String, Group>,
+    /// Key (group or transactional id) → node, where it is not the default one.
+    coordinators: HashMap<String, i32>,
+    /// How many look-ups still find no coordinator.
+    pub not_available: u32,
+    /// How many group requests are still answered "not coordinator" and "loading" after a move.
+    pub warming: Vec<i16>,
+}
+
+impl Groups {
+    pub fn forget_topic(&mut self, topic: &str) {
+        for group in self.groups.values_mut() {
+            group.offsets.retain(|(name, _), _| name != topic);
+        }
+    }
+
+    pub fn place(&mut self, key: &str, node: i32) {
+        self.coordinators.insert(key.to_owned(), node);
+    }
+
+    pub fn fail_over(&mut self, from: i32, to: Option<i32>) {
+        for node in self.coordinators.values_mut() {
+            if *node == from
+                && let Some(to) = to
+            {
+                *node = to;
+            }
+        }
+    }
+}
+
+/// The node that coordinates `key`: a placed one, else the same running node for the same key.
+pub(super) fn coordinator(world: &World, key: &str) -> Option<i32> {
+    if let Some(node) = world.groups.coordinators.get(key) {
+        return Some(*node);
+    }
+    let nodes: Vec<i32> = world.nodes.values().filter(|node| node.listed).map(|node| node.id).collect();
+    let sum = key.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
+    nodes.get(sum.checked_rem(nodes.len())?).copied()
+}
+
+/// Whether this node may answer for the group, and the code it answers with when not.
+fn admit(world: &mut World, call: &Call, group: &str) -> Result<(), i16> {
+    if coordinator(world, group) != Some(call.node) {
+        return Err(16);
+    }
+    if world.groups.warming.is_empty() { Ok(()) } else { Err(world.groups.warming.remove(0)) }
+}
+
+impl Api for FindCoordinatorRequest {
+    fn refuse(&self, call: &Call, code: i16) -> FindCoordinatorResponse {
+        let mut response = FindCoordinatorResponse::default();
+        if call.version >= 4 {
+            for key in &self.coordinator_keys {
+                let entry =
+                    Coordinator::default().with_key(key.clone()).with_node_id((-1).into()).with_port(-1);
+                response
+                    .coordinators
+                    .push(entry.with_error_code(code).with_error_message(Some(StrBytes::new())));
+            }
+            return response;
+        }
+        response.with_error_code(code).with_node_id((-1).into()).with_port(-1)
+    }
+
+    fn start(self, world: &mut World, call: &Call) -> Started<FindCoordinatorResponse> {
+        if !(0..=1).contains(&self.key_type) {
+            return Started::Done(self.refuse(call, 42));
+        }
+        if world.groups.not_available > 0 {
+            world.groups.not_available -= 1;
+            return Started::Done(self.refuse(call, 15));
+        }
+        let mut response = FindCoordinatorResponse::default();
+        let keys = if call.version >= 4 { self.coordinator_keys.clone() } else { vec![self.key.clone()] };
+        for key in keys {
+            let node = coordinator(world, &key).and_then(|id| world.node(id));
+            let Some(node) = node else { return Started::Done(self.refuse(call, 15)) };
+            let (id, host, port) = (node.id, StrBytes::from_string(node.host.clone()), i32::from(node.port));
+            if call.version >= 4 {
+                let entry = Coordinator::default().with_key(key).with_node_id(id.into());
+                response.coordinators.push(entry.with_host(host).with_port(port));
+            } else {
+                response = response.with_node_id(id.into()).with_host(host).with_port(port);
+                if call.version >= 1 {
+                    response.error_message = Some(StrBytes::from_static_str("NONE"));
+                }
+            }
+        }
+        Started::Done(response)
+    }
+
+    fn throttle(response: &mut FindCoordinatorResponse) -> Option<&mut i32> {
+        Some(&mut response.throttle_time_ms)
+    }
+}
+
+impl Api for OffsetCommitRequest {
+    fn topics(&self, _world: &World) -> Vec<String> {
+        self.topics.iter().map(|topic| topic.name.to_string()).collect()
+    }
+
+    fn refuse(&self, _call: &Call, code: i16) -> OffsetCommitResponse {
+        let mut response = OffsetCommitResponse::default();
+        for topic in &self.topics {
+            let mut answer = OffsetCommitResponseTopic::default().with_name(topic.name.clone());
+            for partition in &topic.partitions {
+                let entry =
+                    OffsetCommitResponsePartition::default().with_partition_index(partition.partition_index);
+                answer.partitions.push(entry.with_error_code(code));
+            }
+            response.topics.push(answer);
+        }
+        response
+    }
+
+    fn start(self, world: &mut World, call: &Call) -> Started<OffsetCommitResponse> {
+        if let Err(code) = admit(world, call, &self.group_id) {
+            return Started::Done(self.refuse(call, code));
+        }
+        let group = world.groups.groups.entry(self.group_id.to_string()).or_default();
+        // Without members only the epoch makes a commit anonymous; whatever the member id says.
+        if group.live || self.generation_id_or_member_epoch >= 0 {
+            return Started::Done(self.refuse(call, 25));
+        }
+        let mut response = self.refuse(call, 0);
+        for (topic, answer) in self.topics.iter().zip(&mut response.topics) {
+            for (asked, entry) in topic.partitions.iter().zip(&mut answer.partitions) {
+                let metadata = asked.committed_metadata.as_ref().map(ToString::to_string).unwrap_or_default();
+                if world.partition(&topic.name, asked.partition_index).is_none() {
+                    entry.error_code = 3;
+                } else if metadata.len() > MAX_METADATA {
+                    entry.error_code = 12;
+                } else {
+                    let leader_epoch = if call.version >= 6 { asked.committed_leader_epoch } else { -1 };
+                    let stored = Stored { offset: asked.committed_offset, leader_epoch, metadata };
+                    let group = world.groups.groups.entry(self.group_id.to_string()).or_default();
+                    group.offsets.insert((topic.name.to_string(), asked.partition_index), stored);
+                }
+            }
+        }
+        world.touch();
+        Started::Done(response)
+    }
+
+    fn throttle(response: &mut OffsetCommitResponse) -> Option<&mut i32> {
+        Some(&mut response.throttle_time_ms)
+    }
+}
+
+/// One partition of an OffsetFetch answer: index, offset, epoch, metadata, code.
+type Fetched = (i32, i64, i32, String, i16);
+
+/// The offsets of a group: of the wanted partitions, or of all that have one.
+fn offsets(
+    world: &World,
+    group: &str,
+    wanted: Option<Vec<(String, Vec<i32>)>>,
+    stable: bool,
+) -> Vec<(String, Vec<Fetched>)> {
+    let empty = Group::default();
+    let group = world.groups.groups.get(group).unwrap_or(&empty);
+    let wanted = wanted.unwrap_or_else(|| {
+        let mut all: Vec<(String, Vec<i32>)> = Vec::new();
+        for (topic, partition) in group.offsets.keys() {
+            match all.last_mut().filter(|(last, _)| last == topic) {
+                Some((_, partitions)) => partitions.push(*partition),
+                None => all.push((topic.clone(), vec![*partition])),
+            }
+        }
+        all
+    });
+    let one = |topic: &str, partition: i32| {
+        let key = (topic.to_owned(), partition);
+        if stable && group.unstable.contains(&key) {
+            return (partition, -1, -1, String::new(), 88);
+        }
+        match group.offsets.get(&key) {
+            Some(stored) => (partition, stored.offset, stored.leader_epoch, stored.metadata.clone(), 0),
+            None => (partition, -1, -1, String::new(), 0),
+        }
+    };
+    wanted
+        .into_iter()
+        .map(|(topic, partitions)| {
+            let found = partitions.into_iter().map(|partition| one(&topic, partition)).collect();
+            (topic, found)
+        })
+        .collect()
+}
+
+impl Api for OffsetFetchRequest {
+    fn topics(&self, _world: &World) -> Vec<String> {
+        let single = self.topics.iter().flatten().map(|topic| topic.name.to_string());
+        let grouped = self.groups.iter().flat_map(|group| group.topics.iter().flatten());
+        single.chain(grouped.map(|topic| topic.name.to_string())).collect()
+    }
+
+    fn refuse(&self, call: &Call, code: i16) -> OffsetFetchResponse {
+        let mut response = OffsetFetchResponse::default();
+        if call.version >= 8 {
+            for group in &self.groups {
+                let entry = OffsetFetchResponseGroup::default().with_group_id(group.group_id.clone());
+                response.groups.push(entry.with_error_code(code));
+            }
+            return response;
+        }
+        if call.version >= 2 {
+            return response.with_error_code(code);
+        }
+        for topic in self.topics.iter().flatten() {
+            let entry = |index: &i32| {
+                OffsetFetchResponsePartition::default().with_partition_index(*index).with_error_code(code)
+            };
+            let partitions = topic.partition_indexes.iter().map(entry).collect();
+            let answer = OffsetFetchResponseTopic::default().with_name(topic.name.clone());
+            response.topics.push(answer.with_partitions(partitions));
+        }
+        response
+    }
+
+    fn start(self, world: &mut World, call: &Call) -> Started<OffsetFetchResponse> {
+        let mut response = OffsetFetchResponse::default();
+        if call.version < 8 {
+            if let Err(code) = admit(world, call, &self.group_id) {
+                return Started::Done(self.refuse(call, code));
+            }
+            let wanted = self.topics.as_ref().map(|topics| {
+                topics.iter().map(|topic| (topic.name.to_string(), topic.partition_indexes.clone())).collect()
+            });
+            for (topic, found) in offsets(world, &self.group_id, wanted, self.require_stable) {
+                let mut answer =
+                    OffsetFetchResponseTopic::default().with_name(StrBytes::from_string(topic).into());
+                for (index, offset, epoch, metadata, code) in found {
+                    let mut entry = OffsetFetchResponsePartition::default()
+                        .with_partition_index(index)
+                        .with_committed_offset(offset)
+                        .with_metadata(Some(StrBytes::from_string(metadata)))
+                        .with_error_code(code);
+                    if call.version >= 5 {
+                        entry.committed_leader_epoch = epoch;
+                    }
+                    answer.partitions.push(entry);
+                }
+                response.topics.push(answer);
+            }
+            return Started::Done(response);
+        }
+        for group in &self.groups {
+            let mut entry = OffsetFetchResponseGroup::default().with_group_id(group.group_id.clone());
+            let live = world.groups.groups.get(group.group_id.as_str()).is_some_and(|known| known.live);
+            // A null member id is anonymous and always allowed; any other one is checked while members exist.
+            let refused = match admit(world, call, &group.group_id) {
+                Err(code) => Some(code),
+                Ok(()) if live && call.version >= 9 && group.member_id.is_some() => Some(25),
+                Ok(()) => None,
+            };
+            if let Some(code) = refused {
+                response.groups.push(entry.with_error_code(code));
+                continue;
+            }
+            let wanted = group.topics.as_ref().map(|topics| {
+                topics.iter().map(|topic| (topic.name.to_string(), topic.partition_indexes.clone())).collect()
+            });
+            for (topic, found) in offsets(world, &group.group_id, wanted, self.require_stable) {
+                let mut answer =
+                    OffsetFetchResponseTopics::default().with_name(StrBytes::from_string(topic).into());
+                for (index, offset, epoch, metadata, code) in found {
+                    let found = OffsetFetchResponsePartitions::default()
+                        .with_partition_index(index)
+                        .with_committed_offset(offset)
+                        .with_committed_leader_epoch(epoch)
+                        .with_metadata(Some(StrBytes::from_string(metadata)))
+                        .with_error_code(code);
+                    answer.partitions.push(found);
+                }
+                entry.topics.push(answer);
+            }
+            response.groups.push(entry);
+        }
+        Started::Done(response)
+    }
+
+    fn throttle(response: &mut OffsetFetchResponse) -> Option<&mut i32> {
+        Some(&mut response.throttle_time_ms)
+    }
+}
