@@ -54,10 +54,7 @@ pub(crate) fn open_v2(batch: &RawBatch, limit: usize, from: i64) -> Result<Recor
         Codec::None => (packed, 0),
         // An empty batch may be packed as nothing at all.
         _ if header.record_count == 0 && packed.is_empty() => (packed, 0),
-        _ => {
-            let (section, memory) = inflate(codec, &packed, limit)?;
-            (section, memory)
-        }
+        _ => inflate(codec, &packed, limit, false)?,
     };
     let kind = header.timestamp_type();
     let common = Common {
@@ -77,10 +74,15 @@ pub(crate) fn open_v2(batch: &RawBatch, limit: usize, from: i64) -> Result<Recor
 }
 
 /// Inflates `packed`; the second value is what the buffer takes in memory.
-pub(crate) fn inflate(codec: Codec, packed: &[u8], limit: usize) -> Result<(Bytes, usize), BatchError> {
+pub(crate) fn inflate(
+    codec: Codec,
+    packed: &[u8],
+    limit: usize,
+    lenient_lz4: bool,
+) -> Result<(Bytes, usize), BatchError> {
     // Positions in a section are kept in 32 bits.
     let cap = limit.min(usize::try_from(i32::MAX).unwrap_or(usize::MAX));
-    let mut out = codec::inflate(codec, packed, cap).map_err(|error| match error {
+    let mut out = codec::inflate(codec, packed, cap, lenient_lz4).map_err(|error| match error {
         codec::Failure::Broken => BatchError::Damaged(Reason::Stream),
         codec::Failure::TooLarge => BatchError::TooLarge { limit },
         codec::Failure::Missing => BatchError::UnsupportedCodec { id: codec.id() },

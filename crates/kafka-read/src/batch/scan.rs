@@ -91,7 +91,7 @@ pub(crate) fn cut(data: &[u8]) -> Cut {
     }
     // Below the smallest message of any format nothing can be made of it, complete or not.
     let Ok(length @ 14..) = usize::try_from(header::read_i32(data, 8)) else {
-        return Cut::Bad(Reason::Length, None);
+        return Cut::Bad(Reason::Length, claimed_next(data));
     };
     let size = length + header::PREFIX;
     if size > data.len() {
@@ -103,7 +103,7 @@ pub(crate) fn cut(data: &[u8]) -> Cut {
         2 => BatchHeader::read_v2(data.get(..size).unwrap_or_default(), size),
         _ => return Cut::Bad(Reason::Magic, None),
     };
-    let Some(header) = read else { return Cut::Bad(Reason::Length, None) };
+    let Some(header) = read else { return Cut::Bad(Reason::Length, claimed_next(data)) };
     // A position after the batch must exist and lie beyond its base, or a reader would stand still.
     let next =
         i64::from(header.last_offset_delta).checked_add(1).and_then(|n| header.base_offset.checked_add(n));
@@ -111,4 +111,16 @@ pub(crate) fn cut(data: &[u8]) -> Cut {
         Some(next) if next > header.base_offset => Cut::Batch(header),
         _ => Cut::Bad(Reason::OffsetRange, None),
     }
+}
+
+/// The position after a batch, when there is one beyond its base.
+fn next_offset(header: &BatchHeader) -> Option<i64> {
+    let count = i64::from(header.last_offset_delta).checked_add(1)?;
+    header.base_offset.checked_add(count).filter(|next| *next > header.base_offset)
+}
+
+/// What a v2 header with a wrong length says about the position after it.
+fn claimed_next(data: &[u8]) -> Option<i64> {
+    let header = BatchHeader::read_v2(data, 0).filter(|_| data.get(16) == Some(&2))?;
+    next_offset(&header)
 }

@@ -13,6 +13,9 @@ pub(crate) const MARK_EVERY: usize = 128;
 /// The smallest frame: length, attributes, timestamp, offset, null key, null value, no headers.
 const FRAME_MIN: usize = 7;
 
+/// The most a frame takes beside key and value when it has no headers: 5 + 1 + 10 + 5 + 5 + 5 + 1.
+pub(crate) const OVERHEAD_MAX: usize = 32;
+
 /// One record frame; positions are relative to its first byte.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
@@ -138,7 +141,7 @@ pub(crate) fn check(data: &[u8], count: i32, last_delta: i32, from: i64) -> Resu
                 if count > MARK_EVERY {
                     checked.marks.reserve(count / MARK_EVERY);
                 }
-            } else if checked.len % MARK_EVERY == 0 {
+            } else if checked.len.is_multiple_of(MARK_EVERY) {
                 let place = data.len() - rest.len() - checked.start;
                 checked.marks.push(u32::try_from(place).map_err(|_| Reason::Frame)?);
             }
