@@ -64,7 +64,7 @@ fn each_damaged_set_ends_as_the_table_says() {
 
 #[test]
 fn what_is_delivered_is_what_java_delivers_at_that_offset() {
-    for vector in vectors("batches/corrupt") {
+    for vector in vectors("batches/corrupt").into_iter().filter(|vector| !vector.name.starts_with("bomb-")) {
         let (checked, unchecked) = outcomes(&vector);
         for (outcome, json) in [(checked, "check_crcs_true"), (unchecked, "check_crcs_false")] {
             let Some(records) = vector.json[json]["records"].as_array() else { continue };
@@ -84,7 +84,7 @@ fn what_is_delivered_is_what_java_delivers_at_that_offset() {
 
 #[test]
 fn offsets_rise_strictly_and_never_pass_the_position() {
-    for vector in vectors("batches/corrupt") {
+    for vector in vectors("batches/corrupt").into_iter().filter(|vector| !vector.name.starts_with("bomb-")) {
         let (checked, unchecked) = outcomes(&vector);
         for outcome in [checked, unchecked] {
             let offsets = outcome.offsets();

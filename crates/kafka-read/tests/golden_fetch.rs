@@ -20,6 +20,7 @@ fn read_folder(folder: &str) {
         let answer = fetch::decode(version, vector.data.clone())
             .unwrap_or_else(|error| panic!("{}: {error}", vector.name));
         let expected = vector.json["partitions"].as_array().cloned().unwrap_or_default();
+        assert_eq!(answer.partitions.len(), expected.len(), "{}", vector.name);
         for (part, json) in answer.partitions.iter().zip(&expected) {
             let what = format!("{} partition {}", vector.name, part.partition);
             assert_eq!(i64::from(part.partition), json["partition"].as_i64().unwrap(), "{what}");
