@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use futures::future::BoxFuture;
 use kafka_meta::transport::{BoxStream, Connector};
+use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::create_topics_request::{CreatableReplicaAssignment, CreatableTopic};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 use kafka_protocol::messages::fetch_response::PartitionData;
@@ -16,11 +18,13 @@ use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListO
 use kafka_protocol::messages::list_offsets_response::ListOffsetsPartitionResponse;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
+use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::PartitionProduceResponse;
 use kafka_protocol::messages::{
-    CreateTopicsRequest, FetchRequest, FetchResponse, ListOffsetsRequest, MetadataRequest, ProduceRequest,
-    RequestHeader, ResponseHeader, TopicName,
+    AddPartitionsToTxnRequest, CreateTopicsRequest, EndTxnRequest, FetchRequest, FetchResponse,
+    FindCoordinatorRequest, InitProducerIdRequest, ListOffsetsRequest, MetadataRequest, OffsetFetchRequest,
+    ProduceRequest, RequestHeader, ResponseHeader, TopicName,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -30,6 +34,10 @@ use uuid::Uuid;
 pub trait RawBroker: Send {
     fn bootstrap(&self) -> String;
     fn connector(&self) -> Arc<dyn Connector>;
+    /// The racks of nodes 1, 2, …; the rack-aware selector is on.
+    fn racks(&self) -> Vec<String>;
+    /// Makes another replica of partition 0 its leader.
+    fn move_leader<'a>(&'a mut self, topic: &'a str, to: i32) -> BoxFuture<'a, ()>;
 }
 
 pub fn text(text: &str) -> StrBytes {
@@ -74,6 +82,25 @@ impl Raw {
         frame[..4].copy_from_slice(&length.to_be_bytes());
         self.stream.write_all(&frame).await.unwrap();
         self.stream.flush().await.unwrap();
+        correlation
+    }
+
+    /// Sends these bytes as the body behind a header with one tagged field section, whatever the API makes of it.
+    pub async fn send_as(&mut self, key: i16, version: i16, body: &[u8]) -> i32 {
+        let correlation = self.next;
+        self.next += 1;
+        let mut frame = BytesMut::new();
+        frame.put_i32(0);
+        let header = RequestHeader::default()
+            .with_request_api_key(key)
+            .with_request_api_version(version)
+            .with_correlation_id(correlation)
+            .with_client_id(Some(text(&self.client_id)));
+        header.encode(&mut frame, 2).unwrap();
+        frame.put_slice(body);
+        let length = i32::try_from(frame.len() - 4).unwrap();
+        frame[..4].copy_from_slice(&length.to_be_bytes());
+        self.stream.write_all(&frame).await.unwrap();
         correlation
     }
 
@@ -146,50 +173,37 @@ impl View {
         self.node(found.partitions[0].leader_id.0).await
     }
 
-    /// Makes a topic and waits until every partition takes a produce (straight after its creation a real broker
-    /// may answer 3 or 6).
-    pub async fn create(&self, partitions: i32, replicas: i16) -> String {
-        let topic = fresh("row");
-        let new = CreatableTopic::default()
-            .with_name(name(&topic))
-            .with_num_partitions(partitions)
-            .with_replication_factor(replicas);
-        self.create_as(new).await;
-        topic
-    }
-
     /// Makes a topic whose partition `i` lives on the nodes `placed[i]`.
     pub async fn create_on(&self, placed: &[&[i32]]) -> String {
         let topic = fresh("row");
+        self.create_named(&topic, placed).await;
+        topic
+    }
+
+    pub async fn create_named(&self, topic: &str, placed: &[&[i32]]) {
         let assigned = (0..).zip(placed).map(|(index, nodes)| {
             CreatableReplicaAssignment::default()
                 .with_partition_index(index)
                 .with_broker_ids(nodes.iter().map(|id| (*id).into()).collect())
         });
         let new = CreatableTopic::default()
-            .with_name(name(&topic))
+            .with_name(name(topic))
             .with_num_partitions(-1)
             .with_replication_factor(-1)
             .with_assignments(assigned.collect());
-        self.create_as(new).await;
-        topic
-    }
-
-    async fn create_as(&self, new: CreatableTopic) {
-        let topic = new.name.to_string();
         let request = CreateTopicsRequest::default().with_timeout_ms(10_000).with_topics(vec![new]);
         let answer = self.any().await.call(7, &request).await;
         assert_eq!(answer.topics[0].error_code, 0, "{:?}", answer.topics[0].error_message);
         // The leader is ready when it answers a ListOffsets.
         for _ in 0..200 {
-            let found = self.topic(&topic).await;
+            let found = self.topic(topic).await;
             let mut ready = found.error_code == 0;
             for partition in &found.partitions {
                 ready = ready && partition.error_code == 0;
                 if ready {
                     let mut leader = self.node(partition.leader_id.0).await;
                     ready =
-                        list(&mut leader, 7, &topic, partition.partition_index, -1, false).await.error_code
+                        list(&mut leader, 7, topic, partition.partition_index, -1, false).await.error_code
                             == 0;
                 }
             }
@@ -199,6 +213,61 @@ impl View {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         panic!("topic {topic} did not get ready");
+    }
+
+    /// Waits until every node has forgotten the topic.
+    pub async fn gone(&self, topic: &str) {
+        for id in self.nodes.keys() {
+            let mut node = self.node(*id).await;
+            let wanted = MetadataRequestTopic::default().with_name(Some(name(topic)));
+            let request = MetadataRequest::default().with_topics(Some(vec![wanted]));
+            while node.call(12, &request).await.topics[0].error_code != 3 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
+
+    /// Waits until a committed reader sees the partition up to `end`: markers come after the answer that ends a
+    /// transaction.
+    pub async fn settled(&self, topic: &str, partition: i32, end: i64) {
+        let mut leader = self.leader(topic).await;
+        while list(&mut leader, 7, topic, partition, -1, true).await.offset < end {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// The coordinator of a group (0) or a transactional id (1), once it answers.
+    pub async fn coordinator_id(&self, kind: i8, key: &str) -> i32 {
+        let request =
+            FindCoordinatorRequest::default().with_key_type(kind).with_coordinator_keys(vec![text(key)]);
+        loop {
+            let found = self.any().await.call(4, &request).await.coordinators.remove(0);
+            if found.error_code == 0 {
+                return found.node_id.0;
+            }
+            assert_eq!(found.error_code, 15);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// A connection to the coordinator, once it has loaded.
+    pub async fn coordinator(&self, kind: i8, key: &str) -> Raw {
+        loop {
+            let id = self.coordinator_id(kind, key).await;
+            let mut node = self.node(id).await;
+            if kind != 0 {
+                return node;
+            }
+            let group = OffsetFetchRequestGroup::default().with_group_id(text(key).into()).with_topics(None);
+            let group = group.with_member_id(None).with_member_epoch(-1);
+            let request = OffsetFetchRequest::default().with_groups(vec![group]);
+            match node.call(9, &request).await.groups[0].error_code {
+                0 => return node,
+                // Normal for a while after a start.
+                14..=16 => tokio::time::sleep(Duration::from_millis(50)).await,
+                code => panic!("offset fetch: {code}"),
+            }
+        }
     }
 }
 
@@ -230,6 +299,73 @@ pub async fn list(
         .with_isolation_level(i8::from(committed))
         .with_topics(vec![topic]);
     leader.call(version, &request).await.topics.remove(0).partitions.remove(0)
+}
+
+/// A transaction by the old protocol: partitions are added by hand.
+pub struct Txn {
+    coordinator: Raw,
+    id: String,
+    pub producer_id: i64,
+    pub epoch: i16,
+    sequences: BTreeMap<(String, i32), i32>,
+}
+
+impl Txn {
+    pub async fn begin(view: &View) -> Txn {
+        let id = fresh("txn");
+        loop {
+            let mut coordinator = view.coordinator(1, &id).await;
+            let request = InitProducerIdRequest::default()
+                .with_transactional_id(Some(text(&id).into()))
+                .with_transaction_timeout_ms(60_000)
+                .with_producer_id((-1).into())
+                .with_producer_epoch(-1);
+            let answer = coordinator.call(4, &request).await;
+            if answer.error_code == 0 {
+                let (producer_id, epoch) = (answer.producer_id.0, answer.producer_epoch);
+                return Txn { coordinator, id, producer_id, epoch, sequences: BTreeMap::new() };
+            }
+            assert!([14, 15, 16, 51].contains(&answer.error_code), "{}", answer.error_code);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    pub async fn add(&mut self, topic: &str, partition: i32) {
+        let new = AddPartitionsToTxnTopic::default().with_name(name(topic)).with_partitions(vec![partition]);
+        let request = AddPartitionsToTxnRequest::default()
+            .with_v3_and_below_transactional_id(text(&self.id).into())
+            .with_v3_and_below_producer_id(self.producer_id.into())
+            .with_v3_and_below_producer_epoch(self.epoch)
+            .with_v3_and_below_topics(vec![new]);
+        let answer = self.coordinator.call(3, &request).await;
+        let result = &answer.results_by_topic_v3_and_below[0].results_by_partition[0];
+        assert_eq!(result.partition_error_code, 0);
+    }
+
+    /// The error code.
+    pub async fn produce(&mut self, leader: &mut Raw, topic: &str, partition: i32, values: &[&[u8]]) -> i16 {
+        let records: Vec<_> = values.iter().map(|value| (None, *value, 1_700_000_000_000)).collect();
+        let sequence = self.sequences.entry((topic.to_owned(), partition)).or_insert(0);
+        let batch = batch_of(&records, self.producer_id, self.epoch, *sequence, true);
+        *sequence += i32::try_from(values.len()).unwrap();
+        let data = PartitionProduceData::default().with_index(partition).with_records(Some(batch));
+        let topic = TopicProduceData::default().with_name(name(topic)).with_partition_data(vec![data]);
+        let request = ProduceRequest::default()
+            .with_transactional_id(Some(text(&self.id).into()))
+            .with_acks(-1)
+            .with_timeout_ms(10_000)
+            .with_topic_data(vec![topic]);
+        leader.call(9, &request).await.responses[0].partition_responses[0].error_code
+    }
+
+    pub async fn end(&mut self, commit: bool) {
+        let request = EndTxnRequest::default()
+            .with_transactional_id(text(&self.id).into())
+            .with_producer_id(self.producer_id.into())
+            .with_producer_epoch(self.epoch)
+            .with_committed(commit);
+        assert_eq!(self.coordinator.call(3, &request).await.error_code, 0);
+    }
 }
 
 /// A Fetch under construction, for topics named by name or by id as the version wants it.

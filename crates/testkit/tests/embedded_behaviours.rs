@@ -1,0 +1,53 @@
+//! Every behaviour row on the embedded cluster, under the paused clock.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use kafka_meta::transport::Connector;
+use testkit::embedded::Embedded;
+
+mod behaviours;
+use behaviours::raw::RawBroker;
+use behaviours::{epochs, listing, offsets, ranges, sessions, topic_ids, transactions, versions};
+
+struct InMemory(Embedded);
+
+impl RawBroker for InMemory {
+    fn bootstrap(&self) -> String {
+        self.0.bootstrap()
+    }
+
+    fn connector(&self) -> Arc<dyn Connector> {
+        self.0.connector()
+    }
+
+    fn racks(&self) -> Vec<String> {
+        (1..=3).map(|node| format!("r{node}")).collect()
+    }
+
+    fn move_leader<'a>(&'a mut self, topic: &'a str, to: i32) -> BoxFuture<'a, ()> {
+        Box::pin(async move { assert!(self.0.move_leader(topic, 0, to)) })
+    }
+}
+
+fn cluster() -> InMemory {
+    let cluster = Embedded::start(3);
+    cluster.set_rack_aware(true);
+    for node in 1..=3 {
+        cluster.set_rack(node, &format!("r{node}"));
+    }
+    InMemory(cluster)
+}
+
+macro_rules! rows {
+    ($($module:ident :: $row:ident),* $(,)?) => {
+        $(#[tokio::test(start_paused = true)]
+        async fn $row() {
+            $module::$row(&mut cluster()).await;
+        })*
+    };
+}
+
+every_row!(rows);
