@@ -1,9 +1,58 @@
-//! kafka-consume
+//! The long-running read path of Kafka: one engine, and three ways to decide what it reads.
+//!
+//! A [`Consumer`] reads the partitions it is assigned by hand. It keeps an incremental fetch session (KIP-227)
+//! and one fetch in flight per broker, buffers within a byte budget, and hands out records with
+//! [`Consumer::poll`] or as a [`futures::Stream`]. Commits borrow a group's offset storage without joining it.
+//!
+//! ```no_run
+//! use kafka_consume::{Consumer, ConsumerConfig, Position};
+//!
+//! # async fn example() -> kafka_consume::Result<()> {
+//! let mut consumer = Consumer::connect("127.0.0.1:9092", ConsumerConfig::new()).await?;
+//! consumer.assign([("orders".to_owned(), 0)], Position::Earliest).await?;
+//! loop {
+//!     for record in &consumer.poll().await? {
+//!         println!("{}-{} @{}: {:?}", record.topic, record.partition, record.offset, record.value);
+//!     }
+//! }
+//! # }
+//! ```
+//!
+//! What this crate is not: a bounded look into a topic, or an administration client.
+//!
+//! # Cancel safety
+//!
+//! A poll owns no request: look-ups, fetches and inflation run in the background and leave their results as
+//! state. A poll dropped at any point has handed out nothing and moved no position, so a `select!` with a tick
+//! shorter than any of those steps still makes progress. Every other async method says what dropping its future
+//! leaves behind.
 
-// Until the engine that drives them is in, nothing uses these.
-#[allow(dead_code, unused_imports)]
+mod buffer;
+mod config;
+mod consumer;
 mod coordinator;
-#[allow(dead_code, unused_imports)]
+mod driver;
+mod engine;
+mod fetcher;
+mod handle;
+mod inflate;
+mod metrics;
+// What the memberships add to it (`adopt`, newer identities) is not called by a consumer without one.
+#[allow(dead_code)]
 mod offsets;
-#[allow(dead_code, unused_imports)]
+mod position;
+#[allow(dead_code)]
 mod session;
+mod shared;
+mod stream;
+
+pub use config::{ConsumerConfig, GroupProtocol, OffsetReset, Position};
+pub use consumer::Consumer;
+pub use handle::ConsumerHandle;
+pub use kafka_meta::{
+    Cluster, ClusterConfig, CommittedOffset, Error, ErrorCode, ErrorKind, GroupMetadata, Positions, Result,
+    TopicName,
+};
+pub use kafka_read::{Header, Headers, Record, RecordRef, Records, Timestamp, TimestampType, Visibility};
+pub use metrics::{ConsumerMetrics, PartitionMetrics};
+pub use stream::{OwnedRecordStream, RecordStream};

@@ -129,6 +129,11 @@ impl FetchSession {
         self.held.contains_key(&(topic, partition))
     }
 
+    /// The partitions the broker's session holds once the last plan is answered, in no order.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (TopicName, i32)> {
+        self.held.keys().copied()
+    }
+
     /// How often the session was lost since an answer was last used. A broker that is restarted or short of
     /// memory costs one; more in a row call for a pause, or two machines spin.
     pub(crate) fn lost_in_a_row(&self) -> u32 {

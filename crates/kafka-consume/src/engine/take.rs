@@ -1,0 +1,279 @@
+//! What a poll hands out, and what it takes back. Pure.
+//!
+//! Whole batches in turn: the batch a poll has begun goes on first, then the next partition has its turn with
+//! one batch. Nothing fetched is thrown away: what does not fit stays where it is.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use kafka_meta::{Error, TopicName};
+use kafka_read::Slice;
+
+use super::core::{Core, Id};
+use crate::buffer::{Kind, Slot};
+use crate::position::{Lease, Pos, REMIND_AFTER, State};
+
+/// What one step of a poll came to.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    pub slices: Vec<Slice>,
+    /// A position moved, with records or without.
+    pub moved: bool,
+    /// A fault to tell, when there are no records.
+    pub error: Option<Error>,
+}
+
+impl Core {
+    /// Up to `most` records, in one synchronous step: positions move exactly past what is returned.
+    pub fn take(&mut self, now: Instant, most: usize) -> Taken {
+        let mut taken = Taken::default();
+        let mut left = most;
+        while left > 0 {
+            let Some(id) = self.ring.front().copied() else { break };
+            let done = self.take_turn(now, id, &mut left, &mut taken);
+            if done {
+                self.ring.pop_front();
+                self.leave_ring(id);
+            } else if left > 0 {
+                self.ring.rotate_left(1);
+            }
+        }
+        if taken.slices.is_empty() {
+            taken.error = self.due_fault(now);
+        } else {
+            let records: usize = taken.slices.iter().map(|slice| slice.set.len()).sum();
+            self.counts.records += u64::try_from(records).unwrap_or(0);
+        }
+        taken
+    }
+
+    /// One partition's turn: up to one batch. True when it has nothing more to hand out now.
+    fn take_turn(&mut self, now: Instant, id: Id, left: &mut usize, taken: &mut Taken) -> bool {
+        loop {
+            let Some(partition) = self.get_mut(id) else { return true };
+            if partition.paused || partition.held || partition.lease.is_some() {
+                return true;
+            }
+            let Some(slot) = partition.queue.front() else { return true };
+            match &slot.kind {
+                Kind::Reserved | Kind::Packed { .. } | Kind::Inflating => return true,
+                Kind::Skip(_) | Kind::Jump(_) | Kind::Halt(_) => {
+                    taken.moved = true;
+                    if !self.pass_front(now, id) {
+                        return true;
+                    }
+                }
+                Kind::Ready(slice) if slice.set.len() <= *left => {
+                    let Some(slot) = partition.queue.pop_front() else { return true };
+                    let bytes = partition.queue.bytes;
+                    if let Kind::Ready(slice) = &slot.kind {
+                        *left -= slice.set.len();
+                        partition.consumed = Some(Pos { offset: slice.next, epoch: slice.next_epoch });
+                    }
+                    self.let_go(&slot);
+                    self.after_take(id, bytes);
+                    if let Kind::Ready(slice) = slot.kind {
+                        self.hand_over(id, slice, taken);
+                    }
+                    return self.get(id).is_none_or(|partition| !partition.queue.is_ready());
+                }
+                Kind::Ready(_) => {
+                    let want = std::mem::take(left);
+                    let Some(slice) = self.split_front(id, want) else { return true };
+                    self.hand_over(id, slice, taken);
+                    return false;
+                }
+            }
+        }
+    }
+
+    fn hand_over(&mut self, id: Id, mut slice: Slice, taken: &mut Taken) {
+        if let Some(partition) = self.get(id) {
+            slice.high_watermark = partition.high_watermark.unwrap_or(slice.high_watermark);
+            slice.last_stable_offset = partition.last_stable_offset.unwrap_or(slice.last_stable_offset);
+            slice.log_start_offset = partition.log_start.unwrap_or(slice.log_start_offset);
+        }
+        taken.moved = true;
+        taken.slices.push(slice);
+    }
+
+    /// Passes the settled slot at the front that hands nothing out. False when the partition has stopped.
+    fn pass_front(&mut self, now: Instant, id: Id) -> bool {
+        let Some(partition) = self.get_mut(id) else { return false };
+        let Some(slot) = partition.queue.pop_front() else { return false };
+        let bytes = partition.queue.bytes;
+        match slot.kind {
+            Kind::Skip(mut to) => {
+                to.epoch = to.epoch.or(partition.consumed.and_then(|pos| pos.epoch));
+                partition.consumed = Some(to);
+            }
+            Kind::Jump(to) => partition.consumed = Some(to),
+            Kind::Halt(ref error) => {
+                let error = error.clone();
+                self.let_go(&slot);
+                let Some(partition) = self.get_mut(id) else { return false };
+                let rest = std::mem::take(&mut partition.queue);
+                partition.fetch = partition.consumed;
+                self.discard(rest);
+                self.halt(now, id, error);
+                return false;
+            }
+            _ => {}
+        }
+        self.let_go(&slot);
+        self.after_take(id, bytes);
+        true
+    }
+
+    /// The first `want` records of the batch at the front; the rest stays.
+    fn split_front(&mut self, id: Id, want: usize) -> Option<Slice> {
+        let partition = self.get_mut(id)?;
+        let slot = partition.queue.slots.front_mut()?;
+        let Kind::Ready(rest) = &mut slot.kind else { return None };
+        let head = rest.split_to(want);
+        partition.consumed = Some(Pos { offset: head.next, epoch: head.next_epoch });
+        Some(head)
+    }
+
+    fn leave_ring(&mut self, id: Id) {
+        if let Some(partition) = self.get_mut(id) {
+            partition.in_ring = false;
+        }
+        self.enter_ring(id);
+        self.want_inflation(id);
+    }
+
+    /// The queue has become shorter.
+    fn after_take(&mut self, id: Id, bytes: usize) {
+        self.unfill(id, bytes);
+        self.want_inflation(id);
+        if !self.to_inflate.is_empty() {
+            self.effects.inflater = true;
+        }
+    }
+
+    fn due_fault(&mut self, now: Instant) -> Option<Error> {
+        for (_, partition) in self.each_mut() {
+            let Some(fault) = &mut partition.fault else { continue };
+            if fault.tell_at.is_none_or(|at| at > now) {
+                continue;
+            }
+            // A missing topic is told once; whatever else lasts is told again.
+            let once = fault.error.kind() == kafka_meta::ErrorKind::UnknownTopic
+                && !matches!(partition.state, State::Stopped);
+            fault.tell_at = (!once).then_some(now + REMIND_AFTER);
+            return Some(fault.error.clone());
+        }
+        None
+    }
+
+    /// When the next fault is due to be told.
+    pub fn next_fault_at(&self) -> Option<Instant> {
+        self.each().filter_map(|(_, partition)| partition.fault.as_ref()?.tell_at).min()
+    }
+
+    /// Takes back records that a poll handed out and the caller did not use: the positions move back and the
+    /// records come first again. What a seek or a new assignment has overtaken is dropped.
+    pub fn put_back(&mut self, slices: Vec<Slice>) {
+        for slice in slices.into_iter().rev() {
+            let Some(first) = slice.set.first_offset() else { continue };
+            let Some(id) = self.named(slice.topic, slice.partition) else { continue };
+            let seq = self.next_seq();
+            let answer = self.next_seq();
+            let Some(partition) = self.current(id, slice.ticket) else { continue };
+            // Only what directly precedes the position: anything else would make a gap or come twice.
+            if partition.consumed.is_none_or(|consumed| consumed.offset != slice.next) {
+                continue;
+            }
+            let epoch = slice.set.leader_epoch();
+            partition.consumed = Some(Pos { offset: first, epoch });
+            let bytes = slice.set.memory();
+            let records = slice.set.len();
+            partition.queue.push_front(Slot {
+                seq,
+                answer,
+                bytes,
+                inflated: 0,
+                end: slice.next,
+                kind: Kind::Ready(slice),
+            });
+            self.budget.charge(answer, bytes, bytes);
+            self.counts.records = self.counts.records.saturating_sub(u64::try_from(records).unwrap_or(0));
+            // It was on top a moment ago, so it goes on before the others.
+            if let Some(partition) = self.get_mut(id) {
+                let was = std::mem::replace(&mut partition.in_ring, !partition.paused && !partition.held);
+                let now = partition.in_ring;
+                if was {
+                    self.ring.retain(|other| *other != id);
+                }
+                if now {
+                    self.ring.push_front(id);
+                    self.effects.poll = true;
+                }
+            }
+        }
+    }
+
+    /// One batch for a stream; the position stays and follows the lease.
+    pub fn take_leased(&mut self, now: Instant) -> (Taken, Option<Arc<Lease>>) {
+        let mut taken = Taken::default();
+        while let Some(id) = self.ring.front().copied() {
+            let before = self.get(id).and_then(|partition| partition.consumed);
+            let mut left = usize::MAX;
+            let done = self.take_turn(now, id, &mut left, &mut taken);
+            if done {
+                self.ring.pop_front();
+                self.leave_ring(id);
+            } else {
+                self.ring.rotate_left(1);
+            }
+            let Some(slice) = taken.slices.first() else { continue };
+            let (epoch, start) = (slice.set.leader_epoch(), before);
+            let moved = self.get(id).and_then(|partition| partition.consumed);
+            // Gaps and markers passed on the way to the batch count as consumed at once.
+            let start = match (start, slice.set.first_offset()) {
+                (Some(start), Some(first)) => Pos { offset: start.offset.max(first), ..start },
+                (_, first) => Pos { offset: first.unwrap_or(0), epoch },
+            };
+            let lease = Arc::new(Lease::new(start.offset));
+            if let Some(partition) = self.get_mut(id) {
+                debug_assert!(moved.is_some());
+                partition.consumed = Some(start);
+                partition.lease = Some(Arc::clone(&lease));
+                partition.lease_epoch = epoch;
+                if std::mem::take(&mut partition.in_ring) {
+                    self.ring.retain(|other| *other != id);
+                }
+            }
+            self.counts.records += u64::try_from(slice_len(&taken)).unwrap_or(0);
+            return (taken, Some(lease));
+        }
+        taken.error = self.due_fault(now);
+        (taken, None)
+    }
+
+    /// Ends a lease: all of the batch was yielded, or `rest` was not.
+    pub fn end_lease(
+        &mut self,
+        topic: TopicName,
+        index: i32,
+        lease: &Arc<Lease>,
+        end: Pos,
+        rest: Vec<Slice>,
+    ) {
+        let Some(id) = self.named(topic, index) else { return };
+        let Some(partition) = self.get_mut(id) else { return };
+        if !partition.lease.as_ref().is_some_and(|held| Arc::ptr_eq(held, lease)) {
+            return;
+        }
+        partition.lease = None;
+        partition.consumed = Some(end);
+        self.put_back(rest);
+        self.enter_ring(id);
+        self.want_inflation(id);
+    }
+}
+
+fn slice_len(taken: &Taken) -> usize {
+    taken.slices.iter().map(|slice| slice.set.len()).sum()
+}

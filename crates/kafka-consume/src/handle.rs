@@ -1,0 +1,131 @@
+//! A consumer's remote control, for other tasks and for callbacks.
+
+use std::sync::Arc;
+
+use kafka_meta::{CommittedOffset, Error, ErrorKind, GroupMetadata, Result, TopicName};
+
+use crate::consumer::Commits;
+use crate::offsets::Identity;
+use crate::shared::Shared;
+
+/// Moves, pauses, wakes and commits a consumer from elsewhere.
+///
+/// Cheap to clone; may be moved into a callback or a worker. No method waits for a poll, and every one works
+/// while a poll is pending. It does not keep the consumer alive: once that is dropped or closed, the
+/// assignment is empty and commits answer `Closed`.
+#[derive(Clone, Debug)]
+pub struct ConsumerHandle {
+    shared: Arc<Shared>,
+}
+
+impl ConsumerHandle {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        ConsumerHandle { shared }
+    }
+
+    /// Makes a waiting poll, or the next one, return what it has; nothing if it has nothing.
+    pub fn wake(&self) {
+        self.shared.wake();
+    }
+
+    /// As [`Consumer::seek`](crate::Consumer::seek).
+    ///
+    /// # Errors
+    ///
+    /// `NotAssigned` naming the partition; `InvalidRequest` for a negative offset.
+    pub fn seek(&self, topic: &str, partition: i32, offset: i64) -> Result<()> {
+        self.shared.with(|core| core.seek(topic, partition, offset))
+    }
+
+    /// As [`Consumer::pause`](crate::Consumer::pause); the very next poll heeds it.
+    pub fn pause(&self, topic: &str, partition: i32) {
+        self.shared.with(|core| core.pause(topic, partition));
+    }
+
+    /// As [`Consumer::resume`](crate::Consumer::resume).
+    pub fn resume(&self, topic: &str, partition: i32) {
+        self.shared.with(|core| core.resume(topic, partition));
+    }
+
+    /// As [`Consumer::position`](crate::Consumer::position); inside a stream, after the record yielded last.
+    pub fn position(&self, topic: &str, partition: i32) -> Option<i64> {
+        self.shared.with(|core| Some(core.partition(topic, partition)?.position()?.offset))
+    }
+
+    /// The assigned partitions, in order of topic and partition.
+    pub fn assignment(&self) -> Vec<(String, i32)> {
+        self.shared.with(|core| core.assignment())
+    }
+
+    /// As [`Consumer::group_metadata`](crate::Consumer::group_metadata).
+    ///
+    /// # Errors
+    ///
+    /// `InvalidRequest` without a `group_id`.
+    pub fn group_metadata(&self) -> Result<GroupMetadata> {
+        self.shared.group_metadata()
+    }
+
+    /// As [`Consumer::commit_offsets`](crate::Consumer::commit_offsets).
+    ///
+    /// # Errors
+    ///
+    /// As there. Dropping the future leaves it open whether the offsets were stored; they are never stored
+    /// later over a newer commit.
+    pub async fn commit_offsets(
+        &self,
+        offsets: impl IntoIterator<Item = ((String, i32), CommittedOffset)> + Send,
+    ) -> Result<Commits> {
+        let offsets = offsets.into_iter().collect();
+        self.store(offsets).await
+    }
+
+    /// Refuses what must not be stored and stores the rest; the results come in the order of the offsets.
+    pub(crate) async fn store(&self, offsets: Vec<((String, i32), CommittedOffset)>) -> Result<Commits> {
+        self.shared.start()?;
+        let group = self.shared.group("commit offsets")?;
+        let keys: Vec<(TopicName, i32)> =
+            offsets.iter().map(|((topic, index), _)| (TopicName::new(topic), *index)).collect();
+        let owned: Vec<bool> = self
+            .shared
+            .with(|core| keys.iter().map(|(topic, index)| core.is_assigned(*topic, *index)).collect());
+        let mut wanted = Vec::with_capacity(offsets.len());
+        let mut results: Vec<Option<Result<()>>> = Vec::with_capacity(offsets.len());
+        for ((key, owned), (_, offset)) in keys.iter().zip(owned).zip(&offsets) {
+            let refuse = |kind, detail: &'static str| {
+                Err(Error::new(kind, "commit offsets")
+                    .with_partition(key.0, key.1)
+                    .with_offset(offset.offset)
+                    .with_detail(detail))
+            };
+            results.push(if !owned {
+                Some(refuse(ErrorKind::NotAssigned, "the partition is not assigned to this consumer"))
+            } else if offset.offset < 0 {
+                Some(refuse(ErrorKind::InvalidRequest, "an offset is never negative"))
+            } else {
+                wanted.push((*key, offset.clone()));
+                None
+            });
+        }
+        let stored = if wanted.is_empty() {
+            Vec::new()
+        } else {
+            group.commit(wanted, Identity::anonymous(), self.shared.deadline()).await?
+        };
+        let answered = |key: &(TopicName, i32)| {
+            stored.iter().find(|(stored, _)| stored == key).map_or_else(
+                || {
+                    Err(Error::new(ErrorKind::Other, "commit offsets")
+                        .with_partition(key.0, key.1)
+                        .with_detail("the coordinator did not answer for this partition"))
+                },
+                |(_, result)| result.clone(),
+            )
+        };
+        Ok(offsets
+            .into_iter()
+            .zip(keys.iter().zip(results))
+            .map(|((name, _), (key, result))| (name, result.unwrap_or_else(|| answered(key))))
+            .collect())
+    }
+}

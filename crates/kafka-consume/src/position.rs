@@ -1,0 +1,311 @@
+//! One partition's positions, and what keeps it from being fetched. Pure.
+//!
+//! Two positions: **consumed** is what `poll` has handed out and what a commit stores; **fetch** is the end of
+//! what has been fetched, the buffer's tail. Both are the offset of the next record, with the leader epoch of
+//! the batch before it.
+//!
+//! | state | fetch position | leaves by |
+//! |---|---|---|
+//! | `Seeking` | none yet: a look-up is due or in flight | the look-up's answer, a seek |
+//! | `Fetching` | known | out of range, divergence (→ `Seeking` or `Stopped`), a seek |
+//! | `Stopped` | kept where it stopped | a seek, a new assignment |
+//!
+//! There is no state that waits for a validation round trip after a leader change: every fetch carries the
+//! epoch of the last record fetched, and the new leader answers a position it does not have with the offset
+//! where the logs part (KIP-595), which costs nothing while they agree.
+//!
+//! Invariants
+//! - `ticket` rises with every seek, reset, truncation and (re)assignment; whatever was asked or buffered under
+//!   an older ticket is dropped, on arrival and on delivery.
+//! - The consumed position is never ahead of what was handed out or proven to hold nothing to hand out.
+//! - With an empty queue and no jump pending, the two positions are equal.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use kafka_meta::{CommittedOffset, Error, TopicName};
+use uuid::Uuid;
+
+use crate::buffer::Queue;
+use crate::config::Position;
+
+/// How long a stopped partition's error stays unspoken before `poll` returns it again.
+pub(crate) const REMIND_AFTER: Duration = Duration::from_secs(60);
+
+/// How long the leader is not asked for a redirect after a replica has failed. A leader goes on naming a dead
+/// follower until its session ends (9 s by default), and it answers such fetches at once.
+const SHUN_FOR: Duration = Duration::from_secs(10);
+
+/// The next offset to read, and the leader epoch of the batch before it where known.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Pos {
+    pub offset: i64,
+    pub epoch: Option<i32>,
+}
+
+impl Pos {
+    /// A plain offset: nothing is known of the record before it.
+    pub fn at(offset: i64) -> Self {
+        Pos { offset, epoch: None }
+    }
+}
+
+impl From<Pos> for CommittedOffset {
+    fn from(pos: Pos) -> Self {
+        CommittedOffset::new(pos.offset).with_leader_epoch(pos.epoch)
+    }
+}
+
+/// What a look-up has to find out before the partition can be fetched.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Target {
+    /// The group's committed offset, else the position inside.
+    Committed(Box<Position>),
+    /// Start of the log.
+    Earliest,
+    /// End of the log.
+    Latest,
+    /// First record at or after this time; the log end if there is none.
+    Timestamp(i64),
+    /// First record no older than this; the wall clock is read when the question is asked.
+    Age(Duration),
+}
+
+/// Why a partition is being looked up; decides the error when no policy applies.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Why {
+    /// The caller said where to start.
+    Asked,
+    /// Its offset was outside the log, or there was none.
+    Reset,
+}
+
+#[derive(Debug)]
+pub(crate) enum State {
+    Seeking { target: Target, why: Why },
+    Fetching,
+    Stopped,
+}
+
+/// A fault that poll tells the caller, once and then every [`REMIND_AFTER`].
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub error: Error,
+    /// When poll returns it next; `None` for one that is told once and then retried in silence.
+    pub tell_at: Option<Instant>,
+}
+
+/// The partition's leader as of the newest metadata.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Leader {
+    pub node: i32,
+    pub epoch: Option<i32>,
+}
+
+/// A replica the leader sent us to (KIP-392), until the lease ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Preferred {
+    pub node: i32,
+    pub until: Instant,
+}
+
+/// What the fetch in flight asked for: an answer that does not match is dropped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub node: i32,
+    pub ticket: u64,
+    pub offset: i64,
+}
+
+/// Doubling delay after faults, without a clock: jitter comes from the caller.
+#[derive(Debug, Default)]
+pub(crate) struct Retry {
+    pub at: Option<Instant>,
+    failures: u32,
+}
+
+impl Retry {
+    /// Java's `retry.backoff.ms` and `retry.backoff.max.ms`.
+    const BASE: Duration = Duration::from_millis(100);
+    const MAX: Duration = Duration::from_millis(1_000);
+
+    /// One more failure: the next attempt is due 100 ms to 1 s later, give or take a fifth.
+    pub fn fail(&mut self, now: Instant, random: f64) {
+        let delay = Self::BASE.saturating_mul(1 << self.failures.min(5)).min(Self::MAX);
+        self.failures = self.failures.saturating_add(1);
+        self.at = Some(now + delay.mul_f64(0.8 + 0.4 * random.clamp(0.0, 1.0)));
+    }
+
+    pub fn clear(&mut self) {
+        *self = Retry::default();
+    }
+
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.at.is_none_or(|at| at <= now)
+    }
+}
+
+/// Where a stream stands inside the records it has taken; written per record, read by positions and commits.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    offset: AtomicI64,
+    broken: AtomicBool,
+}
+
+impl Lease {
+    pub fn new(offset: i64) -> Self {
+        Lease { offset: AtomicI64::new(offset), broken: AtomicBool::new(false) }
+    }
+
+    pub fn advance(&self, offset: i64) {
+        self.offset.store(offset, Ordering::Release);
+    }
+
+    pub fn offset(&self) -> i64 {
+        self.offset.load(Ordering::Acquire)
+    }
+
+    /// A seek or a new assignment has overtaken the stream: what it still holds must not be yielded.
+    pub fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Acquire)
+    }
+
+    fn break_up(&self) {
+        self.broken.store(true, Ordering::Release);
+    }
+}
+
+/// Everything known about one assigned partition; dropped whole when it leaves the assignment.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    pub topic: TopicName,
+    pub index: i32,
+    pub topic_id: Uuid,
+    pub ticket: u64,
+    pub state: State,
+    pub paused: bool,
+    /// Handed over by a rebalance that has not been told to the listener yet: neither looked up nor fetched.
+    pub held: bool,
+    pub consumed: Option<Pos>,
+    pub fetch: Option<Pos>,
+    pub leader: Option<Leader>,
+    pub preferred: Option<Preferred>,
+    /// Until then the leader is asked without a rack, so that it does not send us to a replica that failed.
+    pub shun: Option<Instant>,
+    pub asked: Option<Asked>,
+    /// Tickets of look-ups in flight are the partition's own; true while one is.
+    pub looking: bool,
+    pub retry: Retry,
+    pub fault: Option<Fault>,
+    pub high_watermark: Option<i64>,
+    pub last_stable_offset: Option<i64>,
+    pub log_start: Option<i64>,
+    /// The end of the log known first after the assignment, for `caught_up`.
+    pub end_at_start: Option<i64>,
+    pub queue: Queue,
+    /// Over its high mark and not yet below the low one.
+    pub full: bool,
+    /// In the ring of partitions with something to hand out.
+    pub in_ring: bool,
+    /// In the ring of partitions with something to inflate.
+    pub inflating: bool,
+    /// When it last gave records or an error, in fetches: the lowest goes first.
+    pub served: u64,
+    /// A batch at this offset failed its checksum once and has been asked for again.
+    pub doubted: Option<i64>,
+    pub lease: Option<Arc<Lease>>,
+    /// Metadata answers in a row that did not know the partition.
+    pub absent: u32,
+    /// The last of them.
+    pub absent_in: Option<u64>,
+    /// The leader epoch of the batch the lease walks through.
+    pub lease_epoch: Option<i32>,
+}
+
+impl Partition {
+    pub fn new(topic: TopicName, index: i32, ticket: u64) -> Self {
+        Partition {
+            topic,
+            index,
+            topic_id: Uuid::nil(),
+            ticket,
+            state: State::Stopped,
+            paused: false,
+            held: false,
+            consumed: None,
+            fetch: None,
+            leader: None,
+            preferred: None,
+            shun: None,
+            asked: None,
+            looking: false,
+            retry: Retry::default(),
+            fault: None,
+            high_watermark: None,
+            last_stable_offset: None,
+            log_start: None,
+            end_at_start: None,
+            queue: Queue::default(),
+            full: false,
+            in_ring: false,
+            inflating: false,
+            served: 0,
+            doubted: None,
+            lease: None,
+            lease_epoch: None,
+            absent: 0,
+            absent_in: None,
+        }
+    }
+
+    /// The consumed position; inside a stream's lease, the record it has yielded last.
+    pub fn position(&self) -> Option<Pos> {
+        let consumed = self.consumed?;
+        match &self.lease {
+            Some(lease) if lease.offset() > consumed.offset => {
+                Some(Pos { offset: lease.offset(), epoch: self.lease_epoch.or(consumed.epoch) })
+            }
+            _ => Some(consumed),
+        }
+    }
+
+    /// Everything asked or buffered so far is void; what it buffered is handed back to be un-charged.
+    pub fn renew(&mut self, ticket: u64) -> Queue {
+        self.ticket = ticket;
+        self.asked = None;
+        self.looking = false;
+        self.full = false;
+        self.inflating = false;
+        self.doubted = None;
+        if let Some(lease) = self.lease.take() {
+            lease.break_up();
+        }
+        std::mem::take(&mut self.queue)
+    }
+
+    /// Whether anything but back-off and the buffer keeps it from being fetched.
+    pub fn is_fetchable(&self) -> bool {
+        matches!(self.state, State::Fetching) && !self.paused && !self.held && self.fetch.is_some()
+    }
+
+    /// The replica to ask: the preferred one while its lease lasts, else the leader.
+    pub fn source(&self, now: Instant) -> Option<i32> {
+        match self.preferred {
+            Some(preferred) if now < preferred.until => Some(preferred.node),
+            _ => self.leader.map(|leader| leader.node),
+        }
+    }
+
+    /// The preferred replica failed: back to the leader, and no redirect for a while.
+    pub fn shun_replica(&mut self, now: Instant) {
+        if self.preferred.take().is_some() {
+            self.shun = Some(now + SHUN_FOR);
+        }
+    }
+
+    /// The end of the log for this reader.
+    pub fn end(&self, committed_only: bool) -> Option<i64> {
+        if committed_only { self.last_stable_offset.or(self.high_watermark) } else { self.high_watermark }
+    }
+}

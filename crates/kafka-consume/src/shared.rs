@@ -1,0 +1,200 @@
+//! What a consumer, its handles and its background tasks share: the engine's core behind one short lock, and
+//! the bells that are rung after a step.
+//!
+//! The lock is held for one synchronous step of the core, never across an await. Whatever the step asks for
+//! (wake this one, refresh the metadata) is done once the lock is free.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kafka_meta::client::{Endpoint, Interest, Owner};
+use kafka_meta::{Cluster, Error, ErrorKind, GroupMetadata, Result};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use crate::config::ConsumerConfig;
+use crate::engine::{Core, Effects, Settings};
+use crate::offsets::GroupOffsets;
+use crate::{driver, inflate};
+
+pub(crate) struct Shared {
+    pub cluster: Cluster,
+    pub owner: Owner,
+    pub config: ConsumerConfig,
+    pub offsets: Option<GroupOffsets>,
+    core: Mutex<Core>,
+    interest: Interest,
+    /// A poll waits here.
+    pub polls: Notify,
+    /// Fetchers without a request in flight wait here.
+    pub fetchers: Notify,
+    /// The supervisor waits here.
+    pub supervisor: Notify,
+    /// The inflater waits here.
+    pub inflater: Notify,
+    /// Calls that need a position wait here.
+    pub settled: Notify,
+    /// A handle has asked the poll to return.
+    woken: AtomicBool,
+    tasks: Mutex<Tasks>,
+}
+
+#[derive(Debug, Default)]
+struct Tasks {
+    started: bool,
+    handles: Vec<AbortHandle>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub fn new(cluster: Cluster, config: ConsumerConfig) -> Arc<Shared> {
+        let owner = cluster.owner();
+        let settings = Settings::new(&config, cluster.config().rack(), cluster.config().metadata_max_age());
+        let offsets =
+            config.group_id.as_ref().map(|group| GroupOffsets::new(cluster.clone(), &owner, group.clone()));
+        Arc::new(Shared {
+            interest: cluster.interest(),
+            owner,
+            offsets,
+            core: Mutex::new(Core::new(settings, fastrand::u64(..))),
+            polls: Notify::new(),
+            fetchers: Notify::new(),
+            supervisor: Notify::new(),
+            inflater: Notify::new(),
+            settled: Notify::new(),
+            woken: AtomicBool::new(false),
+            tasks: Mutex::default(),
+            config,
+            cluster,
+        })
+    }
+
+    /// One step of the core; rings whoever it concerns once the lock is free.
+    pub fn with<T>(&self, step: impl FnOnce(&mut Core) -> T) -> T {
+        let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = step(&mut core);
+        let effects = std::mem::take(&mut core.effects);
+        let topics = effects.interest.then(|| core.assigned_topics());
+        drop(core);
+        if let Some(topics) = topics {
+            self.interest.set(topics);
+        }
+        self.ring(effects);
+        result
+    }
+
+    fn ring(&self, effects: Effects) {
+        let Effects { poll, fetchers, supervisor, inflater, settled, refresh, interest, hints } = effects;
+        for hint in hints {
+            let endpoint =
+                hint.endpoint.map(|(host, port, rack)| Endpoint { id: hint.node, host, port, rack });
+            self.cluster.leader_hint(hint.topic, hint.partition, hint.node, hint.epoch, endpoint);
+        }
+        if refresh {
+            self.cluster.refresh();
+        }
+        if poll {
+            self.polls.notify_one();
+        }
+        if fetchers {
+            self.fetchers.notify_waiters();
+        }
+        if supervisor || interest {
+            self.supervisor.notify_one();
+        }
+        if inflater {
+            self.inflater.notify_one();
+        }
+        if settled {
+            self.settled.notify_waiters();
+        }
+    }
+
+    /// Starts the background tasks with the first async call; before that a consumer needs no runtime.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidRequest` for settings that cannot work, before any I/O; `Closed`.
+    pub fn start(self: &Arc<Self>) -> Result<()> {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        if !tasks.started {
+            self.config.check()?;
+            tasks.started = true;
+            let supervisor = self.cluster.spawn(driver::run(Arc::clone(self)));
+            let inflater = self.cluster.spawn(inflate::run(Arc::clone(self)));
+            tasks.handles = vec![supervisor.abort_handle(), inflater.abort_handle()];
+        }
+        drop(tasks);
+        self.check_open()
+    }
+
+    pub fn check_open(&self) -> Result<()> {
+        if self.with(|core| core.is_closed()) {
+            return Err(Error::new(ErrorKind::Closed, "poll").with_detail("the consumer was closed"));
+        }
+        Ok(())
+    }
+
+    /// A task that ends with the consumer.
+    pub fn keep(&self, handle: AbortHandle) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.handles.retain(|handle| !handle.is_finished());
+        tasks.handles.push(handle);
+    }
+
+    /// Whether every background task has ended.
+    pub fn is_quiet(&self) -> bool {
+        let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.handles.iter().all(AbortHandle::is_finished)
+    }
+
+    /// Ends every background task at once, from anywhere: no runtime is needed and nothing is waited for.
+    pub fn abort(&self) {
+        self.with(Core::close);
+        let handles = {
+            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            tasks.started = true;
+            std::mem::take(&mut tasks.handles)
+        };
+        for handle in handles {
+            handle.abort();
+        }
+    }
+
+    pub fn wake(&self) {
+        self.woken.store(true, Ordering::Release);
+        self.polls.notify_one();
+    }
+
+    pub fn take_woken(&self) -> bool {
+        self.woken.swap(false, Ordering::AcqRel)
+    }
+
+    /// By when a call that asks the cluster must have ended.
+    pub fn deadline(&self) -> Instant {
+        Instant::now() + self.config.api_timeout()
+    }
+
+    /// The group's storage.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidRequest` when the consumer has no `group_id`.
+    pub fn group(&self, operation: &'static str) -> Result<&GroupOffsets> {
+        self.offsets.as_ref().ok_or_else(|| {
+            Error::new(ErrorKind::InvalidRequest, operation).with_detail("the consumer has no group_id")
+        })
+    }
+
+    /// The identity of a consumer that is no member.
+    pub fn group_metadata(&self) -> Result<GroupMetadata> {
+        GroupMetadata::anonymous(self.group("group metadata")?.group_id())
+    }
+}
