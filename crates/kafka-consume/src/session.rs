@@ -238,7 +238,8 @@ impl FetchSession {
     }
 
     /// Gives the session up: the request that closes it at the broker, best effort, when there may be one.
-    /// Its answer means nothing. A later [`build`](Self::build) starts from nothing.
+    /// Its answer means nothing. A later [`build`](Self::build) starts from nothing. Take the answer of the plan
+    /// under way first if there is time: a session that is just being opened has no id to close it by yet.
     pub(crate) fn close(&mut self) -> Option<Plan> {
         let id = self.id;
         self.reset(0);

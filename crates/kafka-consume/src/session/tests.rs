@@ -8,6 +8,7 @@ mod broker;
 mod facts;
 mod golden;
 mod property;
+mod script;
 
 use kafka_meta::TopicName;
 use kafka_meta::wire::fetch::{FetchAnswer, decode};
