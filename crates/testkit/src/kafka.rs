@@ -34,6 +34,7 @@ use rustix::process::Signal;
 pub use admin::{BrokerSeen, PartitionSeen};
 pub use artifacts::DEFAULT_VERSION;
 pub use builder::{Builder, prepare};
+pub(crate) use machine::free_ports;
 
 use crate::client::Client;
 use crate::failure::{Failure, Result};

@@ -9,7 +9,9 @@ mod client;
 pub mod embedded;
 mod failure;
 pub mod kafka;
+pub mod proxy;
 
 pub use client::Client;
 pub use failure::{Failure, Result};
 pub use kafka::{Builder, Kafka};
+pub use proxy::Proxy;
