@@ -1,6 +1,7 @@
 //! The pure parts of commits and OffsetFetch, time given as an argument.
 
 mod abandoned;
+mod embedded;
 mod fetch;
 mod identity;
 mod merge;

@@ -1,0 +1,82 @@
+//! A coordinator that takes a request and says nothing.
+
+use std::time::Duration;
+
+use kafka_meta::ErrorKind;
+use kafka_meta::wire::protocol::messages::ApiKey;
+use tokio::time::Instant;
+
+use super::{setup, within};
+use crate::offsets::tests::offsets;
+use crate::offsets::{GroupOffsets, Identity};
+
+#[tokio::test(start_paused = true)]
+async fn the_call_ends_at_its_deadline_and_the_next_one_waits_for_the_fate_of_the_first() {
+    let setup = setup().await;
+    setup.commit_all(&[(0, 1)]).await;
+    setup.kafka.fault(ApiKey::OffsetCommit).times(1).hold();
+    let start = Instant::now();
+    let error = setup.group.commit(offsets(&[(0, 5)]), Identity::anonymous(), within(2)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(start.elapsed().as_secs(), 2);
+    setup.commit_all(&[(0, 3)]).await;
+    // The request's own limit of 30 s, a pause, a new connection.
+    assert!(start.elapsed() >= Duration::from_secs(30), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(35), "{:?}", start.elapsed());
+    assert_eq!(setup.stored(0), Some(3));
+    assert_eq!(setup.commits_sent(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_while_one_is_stuck_goes_out_as_one_request() {
+    let setup = setup().await;
+    setup.commit_all(&[(0, 1)]).await;
+    let held = setup.kafka.fault(ApiKey::OffsetCommit).times(1).hold_answer();
+    let first = setup.commit(&[(0, 2)]);
+    let others = futures::future::join_all((3..50).map(|offset| {
+        let setup = &setup;
+        async move { setup.commit(&[(0, offset), (1, offset)]).await }
+    }));
+    let release = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(setup.commits_sent(), 2);
+        held.release();
+    };
+    let (first, others, ()) = tokio::join!(first, others, release);
+    assert!(first.unwrap()[0].1.is_ok());
+    assert!(others.into_iter().all(|outcome| outcome.unwrap().iter().all(|(_, result)| result.is_ok())));
+    assert_eq!(setup.commits_sent(), 3);
+    assert_eq!((setup.stored(0), setup.stored(1)), (Some(49), Some(49)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_consumer_of_the_same_cluster_is_not_held_up() {
+    let setup = setup().await;
+    setup.kafka.fault(ApiKey::OffsetCommit).times(1).hold();
+    let owner = setup.cluster.owner();
+    let other = GroupOffsets::new(setup.cluster.clone(), &owner, super::GROUP);
+    let stuck = setup.group.commit(offsets(&[(0, 5)]), Identity::anonymous(), within(20));
+    let free = async {
+        assert!(
+            setup
+                .kafka
+                .until(Duration::from_secs(5), |kafka| !kafka.requests_of(ApiKey::OffsetCommit).is_empty())
+                .await
+        );
+        let start = Instant::now();
+        let outcome = other.commit(offsets(&[(1, 7)]), Identity::anonymous(), within(20)).await;
+        assert!(outcome.unwrap()[0].1.is_ok());
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    };
+    let (stuck, ()) = tokio::join!(stuck, free);
+    assert_eq!(stuck.unwrap_err().kind(), ErrorKind::Timeout);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_runs_when_nothing_is_asked() {
+    let setup = setup().await;
+    setup.commit_all(&[(0, 1)]).await;
+    let settled = (setup.commits_sent(), setup.sent(ApiKey::FindCoordinator));
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!((setup.commits_sent(), setup.sent(ApiKey::FindCoordinator)), settled);
+}
