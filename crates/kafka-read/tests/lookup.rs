@@ -22,7 +22,15 @@ struct Setup {
 
 /// Three nodes, a topic of three partitions with a leader on each.
 async fn setup() -> Setup {
+    setup_of_versions(1, 10).await
+}
+
+/// As [`setup`], the nodes knowing only these versions of ListOffsets.
+async fn setup_of_versions(lowest: i16, highest: i16) -> Setup {
     let kafka = Embedded::start(3);
+    for node in 1..=3 {
+        kafka.set_versions(node, ApiKey::ListOffsets, Some((lowest, highest)));
+    }
     kafka.create_topic_with(TOPIC, TopicSpec::new(3).with_replicas(3));
     let cluster = Cluster::connect_with(kafka.config()).await.unwrap();
     Setup { kafka, cluster }
@@ -229,10 +237,7 @@ async fn a_topic_created_a_moment_later_is_found() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_too_old_for_the_question_is_not_asked() {
-    let setup = setup().await;
-    for node in 1..=3 {
-        setup.kafka.set_versions(node, ApiKey::ListOffsets, Some((1, 6)));
-    }
+    let setup = setup_of_versions(1, 6).await;
     setup.ask(Visibility::CommittedOnly, Target::Latest).await.unwrap();
     let error = setup.ask(Visibility::All, Target::MaxTimestamp).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnsupportedApi);
@@ -244,11 +249,8 @@ async fn a_node_too_old_for_the_question_is_not_asked() {
 #[tokio::test(start_paused = true)]
 async fn every_version_a_broker_may_limit_us_to_works() {
     for highest in 1..=10 {
-        let setup = setup().await;
+        let setup = setup_of_versions(1, highest).await;
         setup.kafka.append_at(TOPIC, 0, &[10, 20]);
-        for node in 1..=3 {
-            setup.kafka.set_versions(node, ApiKey::ListOffsets, Some((1, highest)));
-        }
         assert_eq!(setup.at(Visibility::All, Target::Timestamp(15)).await, Some((20, 1)), "{highest}");
         assert!(setup.kafka.requests_of(ApiKey::ListOffsets).iter().all(|seen| seen.version == highest));
     }

@@ -76,6 +76,7 @@ async fn every_version_a_broker_may_limit_us_to_works() {
             setup.kafka.set_versions(node, ApiKey::OffsetFetch, Some((1, highest)));
             setup.kafka.set_versions(node, ApiKey::OffsetCommit, Some((2, highest.max(2))));
         }
+        // The group lane has no connection yet, so none was made before.
         setup.commit_all(&[(0, 5)]).await;
         assert_eq!(setup.committed(&[0, 1]).await.unwrap(), [Some(5), None], "{highest}");
         assert!(setup.kafka.requests_of(ApiKey::OffsetFetch).iter().all(|seen| seen.version == highest));

@@ -33,10 +33,11 @@ async fn what_is_asked_while_one_is_stuck_goes_out_as_one_request() {
     setup.commit_all(&[(0, 1)]).await;
     let held = setup.kafka.fault(ApiKey::OffsetCommit).times(1).hold_answer();
     let first = setup.commit(&[(0, 2)]);
-    let others = futures::future::join_all((3..50).map(|offset| {
-        let setup = &setup;
-        async move { setup.commit(&[(0, offset), (1, offset)]).await }
-    }));
+    let others = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let commit = async |offset| setup.commit(&[(0, offset), (1, offset)]).await;
+        futures::future::join_all((3..50).map(commit)).await
+    };
     let release = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(setup.commits_sent(), 2);
