@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use crate::net::Address;
 use crate::transport::{Connector, Tcp};
+use crate::{Error, ErrorKind, Result};
 
 /// Where the cluster is and how to talk to it.
 #[derive(Clone, Debug)]
@@ -91,6 +93,18 @@ impl ClusterConfig {
         self
     }
 
+    /// The bootstrap list, taken apart.
+    pub(crate) fn addresses(&self) -> Result<Vec<Address>> {
+        let bad = |entry: &str| {
+            Error::new(ErrorKind::InvalidRequest, "connect")
+                .with_detail(format!("bootstrap servers: {entry:?} is not host:port"))
+        };
+        let entries = self.bootstrap.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        let addresses = entries.map(|entry| address(entry).ok_or_else(|| bad(entry)));
+        let addresses = addresses.collect::<Result<Vec<_>>>()?;
+        if addresses.is_empty() { Err(bad(&self.bootstrap)) } else { Ok(addresses) }
+    }
+
     /// The bootstrap list as given.
     pub fn bootstrap(&self) -> &str {
         &self.bootstrap
@@ -119,5 +133,42 @@ impl ClusterConfig {
     /// The rack, where one was set.
     pub fn rack(&self) -> Option<&str> {
         self.rack.as_deref()
+    }
+}
+
+/// `host:port` or `[v6]:port`; a listener's name in front (`PLAINTEXT://`) is accepted and ignored, as in Java.
+fn address(entry: &str) -> Option<Address> {
+    let entry = entry.split_once("://").map_or(entry, |(_, address)| address);
+    let (host, port) = entry.rsplit_once(':')?;
+    let host = match host.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']')?,
+        None if host.contains(':') => return None,
+        None => host,
+    };
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    (!host.is_empty()).then(|| Address { host: host.to_owned(), port })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ClusterConfig;
+    use crate::ErrorKind;
+
+    #[test]
+    fn a_bootstrap_list_is_taken_apart() {
+        let parsed = |list: &str| -> Vec<String> {
+            ClusterConfig::new(list).addresses().unwrap().iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(parsed("a:9092, b:9093,"), ["a:9092", "b:9093"]);
+        assert_eq!(parsed("PLAINTEXT://a:1"), ["a:1"]);
+        assert_eq!(parsed("[::1]:9092"), ["[::1]:9092"]);
+    }
+
+    #[test]
+    fn a_bad_bootstrap_list_is_refused_by_name() {
+        for bad in ["", " , ", "a", "a:", "a:0", "a:70000", ":9092", "::1:9092", "[::1:9092"] {
+            let error = ClusterConfig::new(bad).addresses().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{bad}");
+        }
     }
 }

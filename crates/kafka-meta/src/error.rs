@@ -106,6 +106,12 @@ impl Error {
         Error::new(ErrorKind::Other, "application").with_source(source)
     }
 
+    /// Says which operation failed, for an error made where that was not known.
+    pub(crate) fn with_operation(mut self, operation: impl Into<Cow<'static, str>>) -> Self {
+        self.0.operation = operation.into();
+        self
+    }
+
     /// Names the topic the error is about.
     pub fn with_topic(mut self, topic: impl Into<TopicName>) -> Self {
         self.0.topic = Some(topic.into());

@@ -1,6 +1,24 @@
-//! Connections: who may use which.
+//! Connections: who may use which, and how they come and go.
+//!
+//! One connection per (node, lane, owner). A broker answers a socket's requests strictly in turn, so nothing
+//! that can park shares a socket with something that must not wait, and two owners never wait for each other.
+//!
+//! `dial` opens a stream and shakes hands, `connection` runs it, `pipeline` decides what is sent and whose
+//! answer came, `gate` holds back attempts at addresses that fail, `pool` keeps track.
 
+mod connection;
+mod dial;
+mod gate;
+mod pipeline;
+mod pool;
+
+use std::fmt;
 use std::sync::Arc;
+
+pub(crate) use connection::Connection;
+pub(crate) use dial::encode;
+pub(crate) use pipeline::{AnswerShape, Submission};
+pub(crate) use pool::{Dialer, Peer, Room};
 
 /// What a connection is used for. A broker answers a socket's requests strictly in turn, so what can park has a
 /// lane of its own.
@@ -24,40 +42,57 @@ pub enum Lane {
 /// [`Via`] made from it are dropped, its connections close.
 #[derive(Clone, Debug)]
 pub struct Owner {
-    _room: Arc<Room>,
+    room: Arc<Room>,
 }
 
 impl Owner {
+    pub(crate) fn new(room: Arc<Room>) -> Owner {
+        Owner { room }
+    }
+
     /// This owner's connections of one lane.
     pub fn via(&self, lane: Lane) -> Via {
-        Via { _owner: Some(self.clone()), lane }
+        Via { owner: Some(self.clone()), lane }
     }
 }
 
 /// Which connection of a node a request goes through.
 #[derive(Clone, Debug)]
 pub struct Via {
-    _owner: Option<Owner>,
+    owner: Option<Owner>,
     lane: Lane,
 }
 
 impl Via {
     /// The connections shared by everybody on the cluster.
     pub fn control() -> Via {
-        Via { _owner: None, lane: Lane::Control }
+        Via { owner: None, lane: Lane::Control }
     }
 
     /// The lane.
     pub fn lane(&self) -> Lane {
         self.lane
     }
+
+    /// The room this goes through; `shared` where it has none of its own.
+    pub(crate) fn room<'a>(&'a self, shared: &'a Arc<Room>) -> &'a Arc<Room> {
+        self.owner.as_ref().map_or(shared, |owner| &owner.room)
+    }
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Room {}
+/// Where a node listens.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Address {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
 
-impl Owner {
-    pub(crate) fn new() -> Owner {
-        Owner { _room: Arc::default() }
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
     }
 }

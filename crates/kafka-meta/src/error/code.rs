@@ -7,7 +7,7 @@ use std::fmt;
 use super::ErrorKind;
 
 /// A broker's error code; displays as Kafka's own name of it with its number, or as the number alone.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ErrorCode(i16);
 
 impl ErrorCode {

@@ -71,3 +71,29 @@ pub fn usable<R: Request>() -> RangeInclusive<i16> {
     let (request, response) = (<R as Message>::VERSIONS, <R::Response as Message>::VERSIONS);
     request.min.max(response.min)..=request.max.min(response.max)
 }
+
+/// Whether an answer starts with a throttle time that the client has to keep by itself. Below these versions
+/// (KIP-219) the broker has waited already before it answered.
+pub(crate) fn throttles(api_key: i16, version: i16) -> bool {
+    let from = match api_key {
+        // Fetch
+        1 => 8,
+        // ListOffsets, JoinGroup, CreateTopics
+        2 | 11 | 19 => 3,
+        // Metadata
+        3 => 6,
+        // OffsetCommit, OffsetFetch
+        8 | 9 => 4,
+        // FindCoordinator, Heartbeat, LeaveGroup, SyncGroup, DescribeGroups, ListGroups, DeleteTopics,
+        // OffsetForLeaderEpoch, DescribeConfigs
+        10 | 12 | 13 | 14 | 15 | 16 | 20 | 23 | 32 => 2,
+        // DeleteRecords, InitProducerId, the transaction's requests, ACLs, AlterConfigs, CreatePartitions,
+        // DeleteGroups
+        21 | 22 | 24..=26 | 28..=31 | 33 | 37 | 42 => 1,
+        // ElectLeaders, IncrementalAlterConfigs, reassignments, quotas, SCRAM, DescribeCluster,
+        // DescribeProducers, transactions, KIP-848, telemetry, ListConfigResources, DescribeTopicPartitions
+        43..=46 | 48..=51 | 60 | 61 | 64..=66 | 68 | 69 | 71 | 72 | 74 | 75 => 0,
+        _ => return false,
+    };
+    version >= from
+}

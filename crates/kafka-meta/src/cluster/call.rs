@@ -1,0 +1,256 @@
+//! One request, one answer: which connection, which version, how long.
+//!
+//! Nothing is sent twice. A connection that turns out to be over before a byte was written is replaced; from
+//! then on a failure is the caller's to judge, who alone knows whether asking again is harmless.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kafka_protocol::protocol::{HeaderVersion, Request};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::shared::{Shared, address};
+use crate::client::{RawAnswer, To};
+use crate::net::{self, Address, AnswerShape, Connection, Peer, Submission, Via};
+use crate::wire::{api_name, guard, versions};
+use crate::{Error, ErrorKind, Result};
+
+/// Somebody who may be asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) peer: Peer,
+    pub(crate) address: Address,
+    /// As an answer names it: negative for a bootstrap address.
+    pub(crate) node: i32,
+}
+
+/// Everybody who may be asked, best first: open connections, then others, then those that failed a moment ago;
+/// the bootstrap addresses last, or alone when `rebootstrap`. Equals take turns.
+pub(crate) fn candidates(shared: &Shared, via: &Via, rebootstrap: bool) -> Vec<Candidate> {
+    let room = via.room(&shared.room);
+    let snapshot = shared.snapshot();
+    let mut brokers: Vec<_> = snapshot
+        .brokers
+        .values()
+        .map(|broker| Candidate { peer: Peer::Node(broker.id), address: address(broker), node: broker.id })
+        .collect();
+    let mut bootstrap: Vec<_> = (1..)
+        .zip(&shared.bootstrap)
+        .map(|(at, address)| Candidate {
+            peer: Peer::Bootstrap(address.clone()),
+            address: address.clone(),
+            node: -at,
+        })
+        .collect();
+    let turn = shared.turn();
+    for list in [&mut brokers, &mut bootstrap] {
+        let by = turn.checked_rem(list.len()).unwrap_or(0);
+        list.rotate_left(by);
+        list.sort_by_key(|candidate| {
+            let connected = room.is_connected(&candidate.peer, via.lane());
+            (!connected, shared.dialer.is_held_back(&candidate.address))
+        });
+    }
+    if rebootstrap {
+        return bootstrap;
+    }
+    brokers.append(&mut bootstrap);
+    brokers
+}
+
+/// As [`ask_raw`], decoded.
+pub(crate) async fn ask<R, F>(
+    shared: &Shared,
+    candidate: &Candidate,
+    via: &Via,
+    deadline: Instant,
+    versions: RangeInclusive<i16>,
+    build: F,
+) -> Result<(i16, R::Response)>
+where
+    R: Request + Send,
+    R::Response: Send,
+    F: FnOnce(i16) -> Result<R> + Send,
+{
+    let (version, body) = ask_raw(shared, candidate, via, deadline, versions, build).await?;
+    Ok((version, guard::decode(R::KEY, version, body)?))
+}
+
+/// Sends one request to one candidate and waits for the answer's body.
+pub(crate) async fn ask_raw<R, F>(
+    shared: &Shared,
+    candidate: &Candidate,
+    via: &Via,
+    deadline: Instant,
+    own: RangeInclusive<i16>,
+    build: F,
+) -> Result<(i16, Bytes)>
+where
+    R: Request + Send,
+    F: FnOnce(i16) -> Result<R> + Send,
+{
+    let named = |error: Error| error.with_operation(api_name(R::KEY));
+    let mut connection = connect(shared, candidate, via, deadline).await.map_err(named)?;
+    // A connection may be over by the time its queue is reached: nothing has been written, so another one will
+    // do. Twice is enough: it has failed for a reason then.
+    let mut again = 2;
+    let (version, answer) = loop {
+        let place = tokio::time::timeout_at(deadline, connection.place())
+            .await
+            .map_err(|_| late(R::KEY, &candidate.address, "the connection's queue is full"))?;
+        if let Some(place) = place {
+            let version = connection.versions.choose::<R>(own)?;
+            let request = build(version)?;
+            let frame = net::encode(&request, version, &shared.config.client_id)?;
+            let (reply, answer) = oneshot::channel();
+            let shape = AnswerShape {
+                tagged_header: R::Response::header_version(version) >= 1,
+                throttles: versions::throttles(R::KEY, version),
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            let patience = patience(shared.config.request_timeout, left);
+            place.send(Submission { frame, shape, patience, reply });
+            break (version, answer);
+        }
+        if again == 0 {
+            return Err(Error::new(ErrorKind::Disconnected, api_name(R::KEY))
+                .with_detail(format!("{}: the connection breaks at once", candidate.address)));
+        }
+        again -= 1;
+        connection = connect(shared, candidate, via, deadline).await.map_err(named)?;
+    };
+    match tokio::time::timeout_at(deadline, answer).await {
+        Ok(Ok(Ok(body))) => Ok((version, body)),
+        Ok(Ok(Err(error))) => Err(named(error)),
+        Ok(Err(_)) => {
+            Err(Error::new(ErrorKind::Closed, api_name(R::KEY)).with_detail("the runtime has been shut down"))
+        }
+        Err(_) => Err(late(R::KEY, &candidate.address, "no answer in time")),
+    }
+}
+
+/// A caller in a hurry does not make a connection a bad one; a caller with patience (a join) does not either.
+fn patience(request_timeout: Duration, left: Duration) -> Duration {
+    request_timeout.max(left)
+}
+
+fn late(api_key: i16, address: &Address, why: &'static str) -> Error {
+    Error::new(ErrorKind::Timeout, api_name(api_key)).with_detail(format!("{address}: {why}"))
+}
+
+pub(crate) async fn connect(
+    shared: &Shared,
+    candidate: &Candidate,
+    via: &Via,
+    deadline: Instant,
+) -> Result<Arc<Connection>> {
+    let room = via.room(&shared.room);
+    room.connection(&shared.dialer, &candidate.peer, &candidate.address, via.lane(), deadline).await
+}
+
+/// The one to ask. For [`To::Any`], somebody who can be connected to; for a node that is not known yet,
+/// metadata is asked first.
+pub(crate) async fn choose(shared: &Shared, to: To, via: &Via, deadline: Instant) -> Result<Candidate> {
+    match to {
+        To::Node(node) => {
+            if let Some(address) = shared.address(node) {
+                return Ok(Candidate { peer: Peer::Node(node), address, node });
+            }
+            // Also what keeps a caller that insists on an unknown node from spinning.
+            let round = shared.want(&[]);
+            wait_for_round(shared, round, deadline, false).await?;
+            let address = shared.address(node).ok_or_else(|| {
+                Error::new(ErrorKind::Disconnected, "connect")
+                    .with_detail(format!("node {node} is not among the brokers"))
+            })?;
+            Ok(Candidate { peer: Peer::Node(node), address, node })
+        }
+        To::Any => {
+            let mut last = None;
+            for candidate in candidates(shared, via, false) {
+                match connect(shared, &candidate, via, deadline).await {
+                    Ok(_) => return Ok(candidate),
+                    Err(error) => last = Some(error),
+                }
+            }
+            Err(last.unwrap_or_else(|| {
+                Error::new(ErrorKind::Disconnected, "connect").with_detail("there is no address to ask")
+            }))
+        }
+    }
+}
+
+/// Waits until a round of the refresh has an answer. `fail_early`: an error no later round will cure ends the
+/// wait.
+pub(crate) async fn wait_for_round(
+    shared: &Shared,
+    round: u64,
+    deadline: Instant,
+    fail_early: bool,
+) -> Result<()> {
+    let mut progress = shared.progress.subscribe();
+    let waiting = progress.wait_for(|progress| {
+        progress.answered >= round
+            || fail_early
+                && progress
+                    .failed
+                    .as_ref()
+                    .is_some_and(|(failed, error)| *failed >= round && is_hopeless(error))
+    });
+    let failed = match tokio::time::timeout_at(deadline, waiting).await {
+        Ok(Ok(progress)) if progress.answered >= round => return Ok(()),
+        Ok(Ok(progress)) => return Err(progress.failed.clone().map_or_else(stopped, |(_, error)| error)),
+        Ok(Err(_)) => return Err(stopped()),
+        Err(_) => shared.progress.borrow().failed.clone(),
+    };
+    let error = Error::new(ErrorKind::Timeout, "metadata").with_detail("no broker has answered in time");
+    Err(match failed {
+        Some((failed, cause)) if failed >= round => error.with_source(cause),
+        _ => error,
+    })
+}
+
+fn stopped() -> Error {
+    Error::new(ErrorKind::Closed, "metadata")
+}
+
+/// Errors of the configuration rather than of the moment.
+pub(crate) fn is_hopeless(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Authentication
+            | ErrorKind::InvalidRequest
+            | ErrorKind::Tls
+            | ErrorKind::UnsupportedApi
+            | ErrorKind::Closed
+    )
+}
+
+pub(crate) async fn call_raw<R, F>(
+    shared: &Shared,
+    to: To,
+    via: &Via,
+    deadline: Instant,
+    versions: RangeInclusive<i16>,
+    build: F,
+) -> Result<RawAnswer>
+where
+    R: Request + Send,
+    F: FnOnce(i16) -> Result<R> + Send,
+{
+    let named = |error: Error| error.with_operation(api_name(R::KEY));
+    let candidate = choose(shared, to, via, deadline).await.map_err(named)?;
+    match ask_raw(shared, &candidate, via, deadline, versions, build).await {
+        Ok((version, body)) => Ok(RawAnswer { version, body, node: candidate.node }),
+        Err(error) => {
+            if error.kind() == ErrorKind::Disconnected {
+                // The node may have gone or moved.
+                shared.suspect();
+            }
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! How answers become the picture of the cluster, pure.
+//!
+//! What this is not: it asks nobody and does not know when to ask ([`refresh`](super::refresh) does).
+//!
+//! Rules, all of them about never going back:
+//! - A partition's leader epoch never decreases. An answer with an older epoch than one seen, here or anywhere
+//!   else, leaves the partition as it is, and its leader counts as unknown until metadata has caught up.
+//! - Another topic id under a known name is another topic: its epochs start anew, whatever their value. A nil id
+//!   (old broker) proves nothing either way.
+//! - An answer without epochs (old broker) is believed as it comes, and what was seen is forgotten.
+//! - An answer about every topic replaces; one about some topics replaces those. Topics nobody wants any more go
+//!   with the next answer. The list of brokers is always replaced whole.
+//! - A topic that does not exist is in the picture with its error and without partitions; what was seen of its
+//!   epochs is kept, for it may be the broker that is behind.
+//!
+//! A snapshot is only replaced when something in it has changed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::answer::Answer;
+use super::snapshot::{Broker, Partition, Snapshot, Topic};
+use crate::{ErrorCode, TopicName};
+
+/// Which topics an answer is about.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Scope {
+    All,
+    Some(Vec<TopicName>),
+}
+
+/// Who wants a topic.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Wanted {
+    /// Nobody.
+    No,
+    /// Somebody asked about it not long ago.
+    Lately,
+    /// Somebody holds an interest in it.
+    Standing,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    id: Uuid,
+    epochs: HashMap<i32, i32>,
+}
+
+/// The picture and what is remembered beside it.
+#[derive(Debug, Default)]
+pub(crate) struct Picture {
+    snapshot: Arc<Snapshot>,
+    seen: HashMap<TopicName, Seen>,
+}
+
+/// What a merge did.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Merged {
+    /// A new snapshot was made.
+    pub(crate) changed: bool,
+    /// A topic of standing interest is missing, or a partition of one has no leader: worth asking again soon.
+    pub(crate) stale: bool,
+}
+
+impl Picture {
+    pub(crate) fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
+    /// Takes an answer in. `wanted` tells who still wants a topic.
+    pub(crate) fn merge(
+        &mut self,
+        scope: &Scope,
+        answer: Answer,
+        wanted: impl Fn(TopicName) -> Wanted,
+    ) -> Merged {
+        let mut next = Snapshot {
+            generation: self.snapshot.generation,
+            cluster_id: answer.cluster_id.or_else(|| self.snapshot.cluster_id.clone()),
+            controller: answer.controller,
+            // A broker always lists itself; an answer without brokers is one of a broker that is starting.
+            brokers: if answer.brokers.is_empty() { self.snapshot.brokers.clone() } else { answer.brokers },
+            topics: BTreeMap::new(),
+            ids: BTreeMap::new(),
+            all_topics: *scope == Scope::All,
+        };
+        if let Scope::Some(asked) = scope {
+            let kept = self.snapshot.topics.iter().filter(|(name, _)| {
+                // `asked` is sorted: the union of sets.
+                wanted(**name) != Wanted::No && asked.binary_search(name).is_err()
+            });
+            next.topics = kept.map(|(name, topic)| (*name, topic.clone())).collect();
+            for name in asked {
+                next.topics.insert(*name, Arc::new(missing(*name)));
+            }
+        }
+        for topic in answer.topics {
+            let topic = self.merge_topic(topic);
+            next.topics.insert(topic.name, Arc::new(topic));
+        }
+        let unsettled = |topic: &Topic| {
+            topic.error.is_retriable() || topic.partitions.iter().any(|partition| partition.leader.is_none())
+        };
+        let mut standing = next.topics.values().filter(|topic| wanted(topic.name) == Wanted::Standing);
+        let stale = standing.any(|topic| unsettled(topic));
+        let names = &next.topics;
+        self.seen.retain(|name, _| names.contains_key(name));
+        let changed = self.publish(next);
+        Merged { changed, stale }
+    }
+
+    fn merge_topic(&mut self, mut topic: Topic) -> Topic {
+        let old = self.snapshot.topics.get(&topic.name);
+        let seen = self.seen.entry(topic.name).or_default();
+        if !topic.id.is_nil() {
+            if !seen.id.is_nil() && seen.id != topic.id {
+                seen.epochs.clear();
+            }
+            seen.id = topic.id;
+        }
+        let same_topic = |old: &&Arc<Topic>| old.id == topic.id || old.id.is_nil() || topic.id.is_nil();
+        let old = old.filter(same_topic);
+        for partition in &mut topic.partitions {
+            match (partition.leader_epoch, seen.epochs.get(&partition.index).copied()) {
+                (Some(epoch), Some(seen)) if epoch < seen => {
+                    if let Some(old) = old.and_then(|old| old.partition(partition.index)) {
+                        *partition = old.clone();
+                    }
+                    if partition.leader_epoch.is_none_or(|epoch| epoch < seen) {
+                        partition.leader = None;
+                    }
+                }
+                (Some(epoch), _) => {
+                    seen.epochs.insert(partition.index, epoch);
+                }
+                (None, _) => {
+                    seen.epochs.remove(&partition.index);
+                }
+            }
+        }
+        topic
+    }
+
+    /// A broker named a partition's leader (KIP-951). Taken when it is newer than what was seen and the node's
+    /// address is known; answers whether it was.
+    pub(crate) fn leader_hint(
+        &mut self,
+        name: TopicName,
+        index: i32,
+        node: i32,
+        epoch: i32,
+        endpoint: Option<Broker>,
+    ) -> bool {
+        if node < 0 || epoch < 0 {
+            return false;
+        }
+        let endpoint = endpoint.filter(|endpoint| endpoint.id == node);
+        if endpoint.is_none() && !self.snapshot.brokers.contains_key(&node) {
+            return false;
+        }
+        let Some(seen) = self.seen.get_mut(&name) else { return false };
+        let known = seen.epochs.get(&index).copied();
+        if known.is_some_and(|known| epoch <= known) || self.snapshot.partition(name, index).is_none() {
+            return false;
+        }
+        seen.epochs.insert(index, epoch);
+        let mut next = Snapshot::clone(&self.snapshot);
+        if let Some(endpoint) = endpoint {
+            next.brokers.insert(node, endpoint);
+        }
+        edit(&mut next, name, index, |partition| {
+            partition.leader = Some(node);
+            partition.leader_epoch = Some(epoch);
+            partition.error = ErrorCode::NONE;
+        });
+        self.publish(next);
+        true
+    }
+
+    /// A newer epoch was seen elsewhere. Without a known epoch to compare with it means nothing. Answers
+    /// whether the leader has become unknown by it.
+    pub(crate) fn epoch_seen(&mut self, name: TopicName, index: i32, epoch: i32) -> bool {
+        let Some(known) = self.seen.get_mut(&name).and_then(|seen| seen.epochs.get_mut(&index)) else {
+            return false;
+        };
+        if epoch <= *known {
+            return false;
+        }
+        *known = epoch;
+        let mut next = Snapshot::clone(&self.snapshot);
+        edit(&mut next, name, index, |partition| partition.leader = None);
+        self.publish(next)
+    }
+
+    /// A broker was named outside metadata (a coordinator). Metadata, when it comes, knows better.
+    pub(crate) fn learn_broker(&mut self, broker: Broker) {
+        if !self.snapshot.brokers.contains_key(&broker.id) {
+            let mut next = Snapshot::clone(&self.snapshot);
+            next.brokers.insert(broker.id, broker);
+            self.publish(next);
+        }
+    }
+
+    /// A different snapshot is published, indexed and numbered; an equal one is dropped.
+    fn publish(&mut self, mut next: Snapshot) -> bool {
+        let old = &self.snapshot;
+        let same = old.generation > 0
+            && old.cluster_id == next.cluster_id
+            && old.controller == next.controller
+            && old.brokers == next.brokers
+            && old.topics == next.topics
+            && old.all_topics == next.all_topics;
+        if same {
+            return false;
+        }
+        let ids = next.topics.values().filter(|topic| !topic.id.is_nil());
+        next.ids = ids.map(|topic| (topic.id, topic.name)).collect();
+        next.generation += 1;
+        self.snapshot = Arc::new(next);
+        true
+    }
+}
+
+fn missing(name: TopicName) -> Topic {
+    Topic {
+        name,
+        id: Uuid::nil(),
+        internal: false,
+        error: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+        partitions: Vec::new(),
+    }
+}
+
+fn edit(snapshot: &mut Snapshot, name: TopicName, index: i32, change: impl FnOnce(&mut Partition)) {
+    let Some(topic) = snapshot.topics.get_mut(&name).map(Arc::make_mut) else { return };
+    let at = topic.partitions.binary_search_by_key(&index, |partition| partition.index);
+    if let Some(partition) = at.ok().and_then(|at| topic.partitions.get_mut(at)) {
+        change(partition);
+    }
+}
+
+#[cfg(test)]
+mod tests;

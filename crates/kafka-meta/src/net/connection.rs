@@ -1,0 +1,211 @@
+//! The task that owns one socket, and the handle requests are put in by.
+//!
+//! The task decides nothing ([`Pipeline`] does): it moves bytes. It ends when the stream ends or breaks, when
+//! the pipeline gives the connection up, when it is told to close, or when every handle has been dropped.
+//!
+//! Callers hand over whole frames and wait on a channel of their own, so a caller that goes away in mid-write
+//! leaves a whole frame on the wire. The queue is closed before anybody is told of the end: a caller that tries
+//! again at once finds no dead connection.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::dial::Dialed;
+use super::pipeline::{Fault, Pipeline, Reply, Submission};
+use super::{Address, dial};
+use crate::wire::versions::ApiVersions;
+use crate::{Error, ErrorKind, Result};
+
+/// Where a caller waits for its answer.
+pub(crate) type Answer = oneshot::Sender<Result<Bytes>>;
+
+impl Reply for Answer {
+    fn is_abandoned(&self) -> bool {
+        self.is_closed()
+    }
+}
+
+/// A connection that can be used.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) versions: Arc<ApiVersions>,
+    queue: mpsc::Sender<Submission<Answer>>,
+    closing: Arc<Notify>,
+}
+
+impl Connection {
+    /// A place in the queue; `None` when the connection is over. Dropping the future gives the place up.
+    pub(crate) async fn place(&self) -> Option<mpsc::OwnedPermit<Submission<Answer>>> {
+        self.queue.clone().reserve_owned().await.ok()
+    }
+
+    /// Whether the connection is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    /// Ends the connection, whatever is in flight.
+    pub(crate) fn close(&self) {
+        self.closing.notify_one();
+    }
+}
+
+/// The task's side of a connection.
+pub(crate) struct Socket {
+    dialed: Dialed,
+    address: Address,
+    queue: mpsc::Receiver<Submission<Answer>>,
+    closing: Arc<Notify>,
+}
+
+/// Makes the two sides.
+pub(crate) fn connection(dialed: Dialed, address: Address) -> (Connection, Socket) {
+    let (sender, queue) = mpsc::channel(1);
+    let closing = Arc::new(Notify::new());
+    let versions = dialed.versions.clone();
+    let handle = Connection { versions, queue: sender, closing: closing.clone() };
+    (handle, Socket { dialed, address, queue, closing })
+}
+
+/// Why the task ended.
+enum End {
+    Unused,
+    Told,
+    Fault(Fault),
+    Io(io::Error),
+    HungUp,
+}
+
+impl Socket {
+    /// Runs the connection to its end ; `on_first` is called when the first answer has
+    /// come: from then on the
+    /// address counts as good. Answers why it ended, if no answer ever came.
+    pub(crate) async fn run(self, on_first: impl FnOnce() + Send) -> Option<Error> {
+        let mut on_first = Some(on_first);
+        let Socket { dialed, address, mut queue, closing } = self;
+        let Dialed { stream, mut reader, .. } = dialed;
+        let (mut input, mut output) = tokio::io::split(stream);
+        let mut pipeline: Pipeline<Answer> = Pipeline::new(Instant::now().into_std());
+        let mut outgoing = Outgoing::default();
+        let end = loop {
+            let now = Instant::now().into_std();
+            if let Err(fault) = pipeline.handle_time(now) {
+                break End::Fault(fault);
+            }
+            if outgoing.is_done()
+                && let Some(frame) = pipeline.poll_frame(now)
+            {
+                outgoing = Outgoing { rest: frame, flushed: false };
+            }
+            let deadline = Instant::from_std(pipeline.next_deadline(now));
+            tokio::select! {
+                biased;
+                () = closing.notified() => break End::Told,
+                frame = reader.next(&mut input) => match frame {
+                    Ok(Some(frame)) => {
+                        match pipeline.handle_frame(Instant::now().into_std(), frame) {
+                            Ok((reply, body)) => {
+                                if let Some(on_first) = on_first.take() {
+                                    on_first();
+                                }
+                                // A late answer, its caller gone: dropped here.
+                                let _ = reply.send(Ok(body));
+                            }
+                            Err(fault) => break End::Fault(fault),
+                        }
+                    }
+                    Ok(None) => break End::HungUp,
+                    Err(error) => break End::Io(error),
+                },
+                written = outgoing.push(&mut output), if !outgoing.is_done() => {
+                    if let Err(error) = written {
+                        break End::Io(error);
+                    }
+                }
+                submission = queue.recv(), if pipeline.has_room() => match submission {
+                    Some(submission) => pipeline.submit(Instant::now().into_std(), submission),
+                    None => break End::Unused,
+                },
+                () = tokio::time::sleep_until(deadline) => {}
+            }
+        };
+        queue.close();
+        tracing::debug!(%address, end = %end, "connection closed");
+        let blameless = matches!(end, End::Unused | End::Told | End::Fault(Fault::Idle));
+        let error = end.into_error(&address);
+        // From here on no handle can submit; what is in the queue already was never written.
+        while let Ok(submission) = queue.try_recv() {
+            let _ = submission.reply.send(Err(error.clone()));
+        }
+        for reply in pipeline.into_replies() {
+            let _ = reply.send(Err(error.clone()));
+        }
+        (on_first.is_some() && !blameless).then_some(error)
+    }
+}
+
+/// A frame on its way out. Progress lives here: the future of [`Outgoing::push`] may be dropped at any point.
+struct Outgoing {
+    rest: Bytes,
+    flushed: bool,
+}
+
+impl Default for Outgoing {
+    fn default() -> Self {
+        Outgoing { rest: Bytes::new(), flushed: true }
+    }
+}
+
+impl Outgoing {
+    fn is_done(&self) -> bool {
+        self.flushed
+    }
+
+    async fn push<W: AsyncWrite + Unpin>(&mut self, output: &mut W) -> io::Result<()> {
+        while self.rest.has_remaining() {
+            if output.write_buf(&mut self.rest).await? == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+        }
+        output.flush().await?;
+        self.flushed = true;
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            End::Unused => f.write_str("no longer used"),
+            End::Told => f.write_str("replaced"),
+            End::Fault(fault) => write!(f, "{fault:?}"),
+            End::Io(error) => write!(f, "{error}"),
+            End::HungUp => f.write_str("the broker hung up"),
+        }
+    }
+}
+
+impl End {
+    fn into_error(self, address: &Address) -> Error {
+        const OPERATION: &str = "request";
+        let detail = match self {
+            End::Io(error) => return dial::broken(OPERATION, &address.to_string(), error),
+            End::Unused | End::Told => format!("{address}: the connection was given up"),
+            // Also what a broker does that does not know a request's version.
+            End::HungUp => format!("{address}: the broker closed the connection"),
+            End::Fault(Fault::Stalled) => format!("{address}: no answer within the request timeout"),
+            End::Fault(Fault::Idle) => format!("{address}: idle"),
+            End::Fault(Fault::Malformed) => format!("{address}: an answer's header cannot be read"),
+            End::Fault(Fault::Unasked) => format!("{address}: an answer nobody asked for"),
+            End::Fault(Fault::OutOfStep { expected, found }) => {
+                format!("{address}: correlation id {found} instead of {expected}")
+            }
+        };
+        Error::new(ErrorKind::Disconnected, OPERATION).with_detail(detail)
+    }
+}
