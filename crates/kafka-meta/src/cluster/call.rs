@@ -28,7 +28,8 @@ pub(crate) struct Candidate {
 }
 
 /// Everybody who may be asked, best first: open connections, then others, then those that failed a moment ago;
-/// the bootstrap addresses last, or alone when `rebootstrap`. Equals take turns.
+/// the bootstrap addresses last, or first when `rebootstrap`: the brokers known may be back when the bootstrap
+/// list is long out of date. Equals take turns.
 pub(crate) fn candidates(shared: &Shared, via: &Via, rebootstrap: bool) -> Vec<Candidate> {
     let room = via.room(&shared.room);
     let snapshot = shared.snapshot();
@@ -54,11 +55,9 @@ pub(crate) fn candidates(shared: &Shared, via: &Via, rebootstrap: bool) -> Vec<C
             (!connected, shared.dialer.is_held_back(&candidate.address))
         });
     }
-    if rebootstrap {
-        return bootstrap;
-    }
-    brokers.append(&mut bootstrap);
-    brokers
+    let (mut first, mut then) = if rebootstrap { (bootstrap, brokers) } else { (brokers, bootstrap) };
+    first.append(&mut then);
+    first
 }
 
 /// As [`ask_raw`], decoded.

@@ -4,6 +4,7 @@
 //! The task ends when the last handle of the cluster is dropped, whatever it is doing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{MetadataRequest, TopicName as WireName};
@@ -17,6 +18,9 @@ use super::refresh::Round;
 use super::shared::{Shared, address};
 use crate::net::Via;
 use crate::{Error, ErrorCode, ErrorKind, Result};
+
+/// A metadata request that takes longer than this is not worth waiting for while others can be asked.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// From version 4 on a request can say that no topic is to be created by asking about it.
 const VERSIONS: std::ops::RangeInclusive<i16> = 4..=13;
@@ -73,8 +77,9 @@ async fn run_round(shared: &Shared, round: Round) {
             shared.progress.send_modify(|progress| progress.answered = round.number);
         }
         Err(error) => {
-            tracing::warn!(%error, "no broker answers a metadata request");
-            shared.state().refresh.handle_failure(now, fastrand::f64());
+            if shared.state().refresh.handle_failure(now, fastrand::f64()) {
+                tracing::warn!(%error, "no broker answers a metadata request");
+            }
             shared.progress.send_modify(|progress| progress.failed = Some((round.number, error)));
         }
     }
@@ -104,7 +109,7 @@ async fn ask(shared: &Shared, round: &Round) -> Result<Answer> {
 }
 
 async fn ask_one(shared: &Shared, candidate: &Candidate, scope: &Scope) -> Result<Answer> {
-    let deadline = Instant::now() + shared.config.request_timeout;
+    let deadline = Instant::now() + shared.config.request_timeout.min(PATIENCE);
     let topics = match scope {
         Scope::All => None,
         Scope::Some(topics) => Some(topics.iter().map(|topic| {
@@ -116,6 +121,14 @@ async fn ask_one(shared: &Shared, candidate: &Candidate, scope: &Scope) -> Resul
         .with_topics(topics.map(Iterator::collect))
         .with_allow_auto_topic_creation(false);
     let via = Via::control();
-    let (version, response) = call::ask(shared, candidate, &via, deadline, VERSIONS, |_| Ok(request)).await?;
-    Ok(Answer::read(version, response))
+    match call::ask(shared, candidate, &via, deadline, VERSIONS, |_| Ok(request)).await {
+        Ok((version, response)) => Ok(Answer::read(version, response)),
+        Err(error) => {
+            if error.kind() == ErrorKind::Timeout {
+                // Frozen, or close to it. Kept open it would be the first to be asked again.
+                shared.room.give_up(&candidate.peer, via.lane());
+            }
+            Err(error)
+        }
+    }
 }

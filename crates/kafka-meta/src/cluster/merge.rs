@@ -97,7 +97,11 @@ impl Picture {
             }
         }
         for topic in answer.topics {
-            let topic = self.merge_topic(topic);
+            let mut topic = self.merge_topic(topic);
+            for partition in &mut topic.partitions {
+                // Nowhere to send anything to.
+                partition.leader = partition.leader.filter(|leader| next.brokers.contains_key(leader));
+            }
             next.topics.insert(topic.name, Arc::new(topic));
         }
         let unsettled = |topic: &Topic| {

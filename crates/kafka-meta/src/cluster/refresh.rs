@@ -39,7 +39,7 @@ enum Wish {
 pub(crate) struct Round {
     pub(crate) number: u64,
     pub(crate) scope: Scope,
-    /// Ask the bootstrap addresses, not the brokers known.
+    /// Ask the bootstrap addresses before the brokers known.
     pub(crate) rebootstrap: bool,
 }
 
@@ -229,13 +229,15 @@ impl Refresh {
         self.not_before = Some(now + self.backoff.next(random));
     }
 
-    /// The round found nobody to answer.
-    pub(crate) fn handle_failure(&mut self, now: Instant, random: f64) {
+    /// The round found nobody to answer. Answers whether it is the first in a row.
+    pub(crate) fn handle_failure(&mut self, now: Instant, random: f64) -> bool {
         if self.asking.take().is_none() {
-            return;
+            return false;
         }
+        let first = self.failing_since.is_none();
         self.failing_since.get_or_insert(now);
         self.not_before = Some(now + self.backoff.next(random));
+        first
     }
 }
 

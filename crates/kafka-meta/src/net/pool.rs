@@ -117,6 +117,14 @@ impl Room {
         slots.get(&(peer.clone(), lane)).is_some_and(|slot| slot.connection().is_some())
     }
 
+    /// Ends a connection that does not answer.
+    pub(crate) fn give_up(&self, peer: &Peer, lane: Lane) {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(connection) = slots.remove(&(peer.clone(), lane)).as_ref().and_then(Slot::connection) {
+            connection.close();
+        }
+    }
+
     /// The brokers are known: bootstrap addresses have done their service. A connection to one that a broker
     /// gives as its own address becomes that broker's; the others end when nobody uses them.
     pub(crate) fn adopt_bootstrap(&self, brokers: impl Iterator<Item = (i32, Address)>) {
