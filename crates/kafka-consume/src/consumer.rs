@@ -524,7 +524,7 @@ impl Consumer {
             if index < 0 {
                 return Err(refuse("a partition is never negative"));
             }
-            self.check_position(&position).map_err(|detail| refuse(detail))?;
+            self.check_position(&position).map_err(refuse)?;
             let key = (TopicName::new(&topic), index);
             match wanted.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, last)) => *last = position,

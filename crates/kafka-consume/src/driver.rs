@@ -76,7 +76,7 @@ async fn look_up(shared: Arc<Shared>, order: LookupOrder) {
                             .find(|(topic, partition, _)| {
                                 *topic == question.topic && *partition == question.partition
                             })
-                            .map_or(Err(ErrorCode::UNKNOWN_SERVER_ERROR), |(_, _, answer)| answer.clone());
+                            .map_or(Err(ErrorCode::UNKNOWN_SERVER_ERROR), |(_, _, answer)| *answer);
                         core.handle_found(now, question, answer);
                     }
                 }),
