@@ -31,7 +31,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uuid::Uuid;
 
 /// How a behaviour function reaches the cluster it runs on, embedded or real.
-pub trait RawBroker: Send {
+pub trait RawBroker: Send + Sync {
     fn bootstrap(&self) -> String;
     fn connector(&self) -> Arc<dyn Connector>;
     /// The racks of nodes 1, 2, …; the rack-aware selector is on.
@@ -213,6 +213,18 @@ impl View {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         panic!("topic {topic} did not get ready");
+    }
+
+    /// The leader of partition 0 as each node sees it.
+    pub async fn leaders_everywhere(&self, topic: &str) -> Vec<i32> {
+        let mut leaders = Vec::new();
+        for id in self.nodes.keys() {
+            let wanted = MetadataRequestTopic::default().with_name(Some(name(topic)));
+            let request = MetadataRequest::default().with_topics(Some(vec![wanted]));
+            let answer = self.node(*id).await.call(12, &request).await;
+            leaders.push(answer.topics[0].partitions.first().map_or(-1, |partition| partition.leader_id.0));
+        }
+        leaders
     }
 
     /// Waits until every node has forgotten the topic.

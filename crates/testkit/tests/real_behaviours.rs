@@ -1,0 +1,107 @@
+//! Every behaviour row on real Kafka: what holds the embedded broker to the truth.
+//!
+//! One cluster for all rows, one test: a cluster start costs more than all of them together.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use kafka_meta::transport::{Connector, Tcp};
+use kafka_protocol::messages::alter_partition_reassignments_request::{
+    ReassignablePartition, ReassignableTopic,
+};
+use kafka_protocol::messages::elect_leaders_request::TopicPartitions;
+use kafka_protocol::messages::{AlterPartitionReassignmentsRequest, ElectLeadersRequest};
+use testkit::Kafka;
+
+mod behaviours;
+use behaviours::raw::{RawBroker, View, name};
+use behaviours::{epochs, listing, offsets, ranges, sessions, topic_ids, transactions, versions};
+
+struct Real(Kafka);
+
+impl RawBroker for Real {
+    fn bootstrap(&self) -> String {
+        self.0.bootstrap()
+    }
+
+    fn connector(&self) -> Arc<dyn Connector> {
+        Arc::new(Tcp)
+    }
+
+    fn racks(&self) -> Vec<String> {
+        (1..=3).map(|node| format!("r{node}")).collect()
+    }
+
+    fn move_leader<'a>(&'a mut self, topic: &'a str, to: i32) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let view = View::of(self).await;
+            let mut replicas: Vec<i32> =
+                view.topic(topic).await.partitions[0].replica_nodes.iter().map(|id| id.0).collect();
+            // The preferred leader is the first replica: put it there, then elect it.
+            replicas.retain(|id| *id != to);
+            replicas.insert(0, to);
+            let partition = ReassignablePartition::default()
+                .with_partition_index(0)
+                .with_replicas(Some(replicas.iter().map(|id| (*id).into()).collect()));
+            let wanted = ReassignableTopic::default().with_name(name(topic)).with_partitions(vec![partition]);
+            let request = AlterPartitionReassignmentsRequest::default()
+                .with_timeout_ms(10_000)
+                .with_topics(vec![wanted]);
+            let answer = view.any().await.call(0, &request).await;
+            assert_eq!((answer.error_code, answer.responses[0].partitions[0].error_code), (0, 0));
+            loop {
+                let wanted = TopicPartitions::default().with_topic(name(topic)).with_partitions(vec![0]);
+                let request = ElectLeadersRequest::default()
+                    .with_election_type(0)
+                    .with_topic_partitions(Some(vec![wanted]))
+                    .with_timeout_ms(10_000);
+                view.any().await.call(2, &request).await;
+                // Every node has to know, not only the one asked.
+                if view.leaders_everywhere(topic).await.iter().all(|leader| *leader == to) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        })
+    }
+}
+
+macro_rules! rows {
+    ($($module:ident :: $row:ident),* $(,)?) => {
+        /// Name and outcome of every row.
+        async fn run_all(cluster: &mut Real) -> Vec<(&'static str, bool)> {
+            let only = std::env::var("TESTKIT_ROW").unwrap_or_default();
+            let mut outcomes = Vec::new();
+            $(if stringify!($row).contains(&only) {
+                let run = tokio::time::timeout(Duration::from_secs(120), $module::$row(cluster));
+                let held = AssertUnwindSafe(run).catch_unwind().await;
+                let held = matches!(held, Ok(Ok(())));
+                eprintln!("{} {}", if held { "holds " } else { "BROKEN" }, stringify!($row));
+                outcomes.push((stringify!($row), held));
+            })*
+            outcomes
+        }
+    };
+}
+
+every_row!(rows);
+
+#[tokio::test]
+async fn every_row_holds_on_real_kafka() {
+    if !testkit::kafka::enabled() {
+        return;
+    }
+    let mut builder = Kafka::builder().nodes(3).property("auto.create.topics.enable", "false");
+    for node in 1..=3 {
+        builder = builder.rack(node, format!("r{node}"));
+    }
+    let mut cluster = Real(builder.start().await.unwrap());
+    let broken: Vec<&str> =
+        run_all(&mut cluster).await.into_iter().filter(|(_, held)| !held).map(|(row, _)| row).collect();
+    assert!(broken.is_empty(), "{broken:#?}");
+}
