@@ -74,11 +74,9 @@ impl Api for CreateTopicsRequest {
                 config.name.as_str() == "message.timestamp.type"
                     && config.value.as_deref().is_some_and(|value| value == "LogAppendTime")
             });
-            if let Some(topic) = world.topics.get_mut(asked.name.as_str()) {
-                topic.log_append_time = stamped;
-                if call.version >= 7 {
-                    answer.topic_id = topic.id;
-                }
+            world.set_stamps(&asked.name, stamped);
+            if let Some(topic) = world.topics.get(asked.name.as_str()).filter(|_| call.version >= 7) {
+                answer.topic_id = topic.id;
             }
             if call.version >= 5 {
                 answer.num_partitions = partitions;

@@ -49,6 +49,13 @@ impl TopicSpec {
         self.placed = placed;
         self
     }
+
+    /// Batches get the time of their append, as with `message.timestamp.type=LogAppendTime`.
+    #[must_use]
+    pub fn with_log_append_time(mut self) -> Self {
+        self.log_append_time = true;
+        self
+    }
 }
 
 /// A transaction that the cluster writes by itself, begun by [`Embedded::begin`].
@@ -84,11 +91,7 @@ impl Open {
         let batch = write::batch(&records, (self.producer_id, self.epoch, *sequence), true);
         *sequence = sequence.saturating_add(i32::try_from(records.len()).unwrap_or(i32::MAX));
         world.transactions.add(&self.id, topic, partition);
-        let Some(found) = world.partition_mut(topic, partition) else { return -1 };
-        let epoch = found.leader_epoch;
-        let offset = found.log.append(&batch, epoch).unwrap_or(-1);
-        world.touch();
-        offset
+        world.append(topic, partition, &batch, Instant::now()).unwrap_or(-1)
     }
 
     /// Writes commit markers.
@@ -125,8 +128,8 @@ impl Embedded {
         let made = world.create_topic(name, spec.partitions, |index| {
             usize::try_from(index).ok().and_then(|index| placed.get(index).cloned()).unwrap_or_default()
         });
-        if made && let Some(topic) = world.topics.get_mut(name) {
-            topic.log_append_time = spec.log_append_time;
+        if made {
+            world.set_stamps(name, spec.log_append_time);
         }
         made
     }
@@ -180,8 +183,7 @@ impl Embedded {
     /// checked. v0/v1 messages keep their offsets relative to the first. Returns the first offset, −1 when the
     /// bytes are no whole batches or there is no such partition.
     pub fn append(&self, topic: &str, partition: i32, batches: Bytes) -> i64 {
-        let appended = self.change(topic, partition, |found| found.log.append(&batches, found.leader_epoch));
-        appended.flatten().unwrap_or(-1)
+        self.shared.world().append(topic, partition, &batches, Instant::now()).unwrap_or(-1)
     }
 
     /// Appends one plain batch with these keys and values; returns the offset of its first record.

@@ -69,6 +69,8 @@ pub(super) enum Sequenced {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     batches: Vec<Stored>,
+    /// The topic wants the time of the append in its batches.
+    pub stamps: bool,
     pub start: i64,
     pub end: i64,
     /// (epoch, first offset of it)
@@ -103,14 +105,14 @@ impl Log {
     }
 
     /// Appends every whole batch of `data` at the end; the offset of the first.
-    pub fn append(&mut self, data: &Bytes, epoch: i32) -> Option<i64> {
+    pub fn append(&mut self, data: &Bytes, epoch: i32, now_ms: i64) -> Option<i64> {
         let mut rest = data.clone();
         let first = self.end;
         let mut any = false;
         while let Some((facts, bytes)) = peek::split_batch(&mut rest) {
             // v0/v1 messages come with offsets relative to the append; each v2 batch starts at the end.
             let base = if facts.magic >= 2 { self.end } else { first.checked_add(facts.base)? };
-            let moved = peek::place(&bytes, base, epoch);
+            let moved = peek::place(&bytes, base, epoch, self.stamps.then_some(now_ms));
             let (placed, _) = peek::split_batch(&mut moved.clone())?;
             self.store(Stored { facts: placed, bytes: moved });
             any = true;
@@ -155,7 +157,7 @@ impl Log {
             producer.recent.clear();
             if let Some(first) = self.open.remove(&facts.producer_id) {
                 self.ended.push((first, facts.base));
-                if marker_aborts(&stored.bytes) {
+                if peek::aborts(&stored.bytes) {
                     self.aborted.push(Aborted { producer_id: facts.producer_id, first, last: facts.base });
                 }
             }
@@ -309,11 +311,4 @@ impl Log {
 fn last_sequence(first: i32, more: i64) -> i32 {
     let sum = (i64::from(first).saturating_add(more)) & i64::from(i32::MAX);
     i32::try_from(sum).unwrap_or(0)
-}
-
-/// Whether an unpacked control batch is an abort marker: the key's type, after the record's own fields.
-fn marker_aborts(batch: &[u8]) -> bool {
-    // Record: length, attributes, two deltas, key length (each one varint byte in what brokers write), version.
-    let at = 61 + 1 + 1 + 1 + 1 + 1 + 2;
-    peek::int(batch, at).map(i16::from_be_bytes) == Some(0)
 }

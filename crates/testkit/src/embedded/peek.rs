@@ -4,7 +4,8 @@
 //! wrapper) give the same facts. The fields a broker writes (base offset, leader epoch) lie outside the checksum.
 
 use bytes::{Bytes, BytesMut};
-use kafka_read::batch::{Limits, scan};
+use kafka_read::batch::write::{assign, stamp};
+use kafka_read::batch::{Control, Limits, scan};
 
 /// Bytes before the fields that exist in every format: base offset and length.
 pub(super) const LOG_OVERHEAD: usize = 12;
@@ -87,18 +88,25 @@ fn facts(batch: &[u8]) -> Option<Facts> {
     })
 }
 
-/// The batch at another base offset, with the leader epoch a v2 header carries.
-pub(super) fn place(batch: &Bytes, base: i64, epoch: i32) -> Bytes {
+/// The batch at another base offset, with the leader epoch and (with `append_time`) the time that a leader sets
+/// in a v2 header.
+pub(super) fn place(batch: &Bytes, base: i64, epoch: i32, append_time: Option<i64>) -> Bytes {
     let mut placed = BytesMut::from(batch.as_ref());
-    if let Some(field) = placed.get_mut(..8) {
+    if placed.get(16).is_some_and(|magic| *magic >= 2) {
+        assign(&mut placed, base, epoch);
+        if let Some(time) = append_time {
+            stamp(&mut placed, time);
+        }
+    } else if let Some(field) = placed.get_mut(..8) {
         field.copy_from_slice(&base.to_be_bytes());
     }
-    if placed.get(16).is_some_and(|magic| *magic >= 2)
-        && let Some(field) = placed.get_mut(12..16)
-    {
-        field.copy_from_slice(&epoch.to_be_bytes());
-    }
     placed.freeze()
+}
+
+/// Whether a control batch is an abort marker.
+pub(super) fn aborts(batch: &Bytes) -> bool {
+    let raw = scan(batch.clone()).next();
+    raw.and_then(Result::ok).and_then(|raw| raw.control()) == Some(Control::Abort)
 }
 
 /// Whether the batch's own checksum is good.

@@ -144,8 +144,6 @@ fn append(
             },
         )?;
     }
-    let partition = world.partition_mut(topic, index).ok_or(3_i16)?;
-    let epoch = partition.leader_epoch;
-    let base = partition.log.append(records, epoch).ok_or(2_i16)?;
-    Ok((base, partition.log.start))
+    let base = world.append(topic, index, records, call.now).ok_or(2_i16)?;
+    Ok((base, world.partition(topic, index).map_or(-1, |partition| partition.log.start)))
 }

@@ -132,10 +132,7 @@ fn mark(
 ) {
     let marker = write::marker(producer_id, epoch, commit, world.wall_ms(now));
     for (topic, index) in partitions {
-        if let Some(partition) = world.partition_mut(topic, *index) {
-            let leader_epoch = partition.leader_epoch;
-            partition.log.append(&marker, leader_epoch);
-        }
+        world.append(topic, *index, &marker, now);
     }
     world.touch();
 }

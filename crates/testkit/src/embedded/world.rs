@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -98,7 +99,6 @@ pub(super) struct Topic {
     pub name: String,
     pub id: Uuid,
     pub internal: bool,
-    pub log_append_time: bool,
     pub partitions: Vec<Partition>,
 }
 
@@ -213,17 +213,28 @@ impl World {
         self.ids_made = self.ids_made.wrapping_add(1);
         let id = Uuid::from_u64_pair(0x0E0B_EDDE_D000_4000, 0x8000_0000_0000_0000 | self.ids_made);
         let partitions = (0..partitions).map(|index| Partition::new(index, replicas(index))).collect();
-        let topic = Topic {
-            name: name.to_owned(),
-            id,
-            internal: name.starts_with("__"),
-            log_append_time: false,
-            partitions,
-        };
+        let topic = Topic { name: name.to_owned(), id, internal: name.starts_with("__"), partitions };
         self.ids.insert(id, name.to_owned());
         self.topics.insert(name.to_owned(), topic);
         self.touch();
         true
+    }
+
+    /// Appends as the leader does; the first offset, `None` without such a partition or whole batches.
+    pub fn append(&mut self, topic: &str, index: i32, batches: &Bytes, now: Instant) -> Option<i64> {
+        let now_ms = self.wall_ms(now);
+        let partition = self.partition_mut(topic, index)?;
+        let epoch = partition.leader_epoch;
+        let first = partition.log.append(batches, epoch, now_ms);
+        self.touch();
+        first
+    }
+
+    /// Makes a topic stamp its batches with the time of the append.
+    pub fn set_stamps(&mut self, topic: &str, stamps: bool) {
+        for partition in self.topics.get_mut(topic).into_iter().flat_map(|topic| &mut topic.partitions) {
+            partition.log.stamps = stamps;
+        }
     }
 
     /// Round-robin placement of `factor` replicas over the nodes.

@@ -356,7 +356,7 @@ impl Txn {
 
     /// The error code.
     pub async fn produce(&mut self, leader: &mut Raw, topic: &str, partition: i32, values: &[&[u8]]) -> i16 {
-        let records: Vec<_> = values.iter().map(|value| (None, *value, 1_700_000_000_000)).collect();
+        let records: Vec<_> = values.iter().map(|value| (None, *value, now_ms())).collect();
         let sequence = self.sequences.entry((topic.to_owned(), partition)).or_insert(0);
         let batch = batch_of(&records, self.producer_id, self.epoch, *sequence, true);
         *sequence += i32::try_from(values.len()).unwrap();
@@ -473,9 +473,16 @@ pub fn size(data: &PartitionData) -> usize {
     data.records.as_ref().map_or(0, Bytes::len)
 }
 
+/// Markers carry the broker's clock: records much older than it would get a log segment of their own, and an
+/// answer never crosses a segment.
+fn now_ms() -> i64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    i64::try_from(now.as_millis()).unwrap()
+}
+
 /// A v2 batch of values, without keys, uncompressed.
 pub fn batch(values: &[&[u8]]) -> Bytes {
-    let records: Vec<_> = values.iter().map(|value| (None, *value, 1_700_000_000_000)).collect();
+    let records: Vec<_> = values.iter().map(|value| (None, *value, now_ms())).collect();
     batch_of(&records, -1, -1, -1, false)
 }
 
