@@ -26,7 +26,8 @@ async fn read_all(consumer: &mut Consumer, ends: &BTreeMap<(String, i32), i64>) 
     let mut next: BTreeMap<(String, i32), i64> = BTreeMap::new();
     let mut total = 0;
     timeout(LIMIT, async {
-        while ends.iter().any(|((topic, partition), end)| consumer.position(topic, *partition) != Some(*end)) {
+        while ends.iter().any(|((topic, partition), end)| consumer.position(topic, *partition) != Some(*end))
+        {
             for record in &consumer.poll().await.unwrap() {
                 let key = (record.topic.to_string(), record.partition);
                 let next = next.entry(key).or_insert(0);
