@@ -31,7 +31,7 @@ pub mod write;
 pub use aborted::{AbortedFilter, Verdict};
 pub use control::Control;
 pub use header::{BatchHeader, Codec};
-pub use resync::resync;
+pub use resync::{resync, resync_within};
 pub use scan::{Damage, Scan, scan};
 pub(crate) use set::Cursor;
 pub use set::{RawRecord, RecordSet};

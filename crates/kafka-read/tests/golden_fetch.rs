@@ -6,6 +6,12 @@
     clippy::panic,
     clippy::cast_possible_truncation
 )]
+#![cfg(all(
+    feature = "gzip",
+    feature = "snappy",
+    feature = "lz4",
+    any(feature = "zstd", feature = "zstd-rust")
+))]
 
 mod common;
 
