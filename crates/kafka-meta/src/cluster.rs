@@ -12,6 +12,7 @@ mod refresh;
 mod shared;
 mod snapshot;
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,11 +22,13 @@ use kafka_protocol::protocol::Request;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use crate::client::{CoordinatorKind, RawAnswer, To};
 use crate::net::{Owner, Via};
 use crate::wire::versions::{self, ApiVersions};
 use crate::{ClusterConfig, Error, ErrorCode, Result, TopicName};
+use answer::Answer;
 use shared::Shared;
 
 pub use snapshot::{Broker, Endpoint, Partition, Snapshot, Topic};
@@ -234,6 +237,17 @@ impl Cluster {
         let round = self.shared().want(topics);
         call::wait_for_round(self.shared(), round, deadline, false).await?;
         Ok(self.snapshot())
+    }
+
+    /// The names of topics known by their ids only, as a member whose broker evaluates a pattern gets them. An id
+    /// that no topic has, or whose name may not be known to this client, is left out. Dropping the future
+    /// abandons the wait.
+    pub async fn topic_names(&self, ids: &[Uuid], deadline: Instant) -> Result<HashMap<Uuid, TopicName>> {
+        let build = |_| Ok(answer::request_by_id(ids));
+        let via = Via::control();
+        let (version, response) = self.call_with(To::Any, &via, deadline, answer::BY_ID..=13, build).await?;
+        let topics = Answer::read(version, response).topics.into_iter();
+        Ok(topics.filter(|topic| topic.error.is_none()).map(|topic| (topic.id, topic.name)).collect())
     }
 
     /// A broker said who leads a partition now (KIP-951). Ignored unless newer than what is known, or when the

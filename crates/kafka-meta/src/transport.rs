@@ -68,3 +68,20 @@ async fn first_to_answer(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::first_to_answer;
+
+    #[tokio::test]
+    async fn an_address_that_refuses_is_followed_by_the_next() {
+        let up = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let down = TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap();
+        let stream = first_to_answer(vec![down, up.local_addr().unwrap()]).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), up.local_addr().unwrap());
+        assert!(first_to_answer(vec![down, down]).await.is_err());
+        assert!(first_to_answer(Vec::new()).await.is_err());
+    }
+}

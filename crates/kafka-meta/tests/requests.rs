@@ -234,6 +234,7 @@ async fn a_throttled_answer_comes_at_once_and_the_next_request_waits() {
     // A caller that cannot wait that long is told in time, and its request is never sent.
     let error = cluster.call(To::Node(1), &via, soon(1), heartbeat("late")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(error.to_string().contains("throttles"), "{error}");
     cluster.call(To::Node(1), &via, soon(5), heartbeat("m")).await.unwrap();
     assert!(script.requests(HEARTBEAT).iter().all(|request| member(request) != "late"));
 }
@@ -337,4 +338,31 @@ async fn an_answer_that_lies_about_its_counts_is_an_error_with_the_apis_name() {
         cluster.call(To::Node(1), &Via::control(), soon(5), ListGroupsRequest::default()).await.unwrap_err();
     assert!(error.to_string().starts_with("ListGroups"), "{error}");
     assert!(error.to_string().contains("claims more"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn topics_known_by_id_get_their_names_and_unknown_ids_none() {
+    use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
+    use kafka_protocol::messages::{MetadataRequest, TopicName as WireName};
+    use uuid::Uuid;
+    let script = Script::new(|request| match request.key {
+        3 => {
+            let asked = request.decode::<MetadataRequest>().topics.unwrap();
+            let topics = asked.into_iter().filter(|topic| topic.name.is_none()).map(|topic| {
+                let known = topic.topic_id == Uuid::from_u128(7);
+                let name = known.then(|| WireName(StrBytes::from_static_str("orders")));
+                MetadataResponseTopic::default()
+                    .with_topic_id(topic.topic_id)
+                    .with_name(name)
+                    .with_error_code(if known { 0 } else { 100 })
+            });
+            answer(request, &brokers(ONE).with_topics(topics.collect()))
+        }
+        _ => basics(request, ONE).unwrap(),
+    });
+    let cluster = cluster(&script).await;
+    let ids = [Uuid::from_u128(7), Uuid::from_u128(8)];
+    let names = cluster.topic_names(&ids, soon(5)).await.unwrap();
+    assert_eq!(names.len(), 1);
+    assert_eq!(names[&ids[0]], "orders");
 }

@@ -5,14 +5,25 @@
 
 use std::collections::BTreeMap;
 
-use kafka_protocol::messages::MetadataResponse;
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::metadata_response::{MetadataResponsePartition, MetadataResponseTopic};
+use kafka_protocol::messages::{MetadataRequest, MetadataResponse};
+use uuid::Uuid;
 
 use super::snapshot::{Broker, Partition, Topic};
 use crate::{ErrorCode, TopicName};
 
 /// From this version on, the leader epochs in the answer are the controller's.
 const RELIABLE_EPOCHS: i16 = 9;
+
+/// From this version on, topics can be asked about by id.
+pub(crate) const BY_ID: i16 = 12;
+
+/// A request about topics known by id.
+pub(crate) fn request_by_id(ids: &[Uuid]) -> MetadataRequest {
+    let topics = ids.iter().map(|id| MetadataRequestTopic::default().with_topic_id(*id).with_name(None));
+    MetadataRequest::default().with_topics(Some(topics.collect())).with_allow_auto_topic_creation(false)
+}
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
@@ -48,7 +59,7 @@ fn known(id: i32) -> Option<i32> {
 }
 
 fn read_topic(version: i16, topic: MetadataResponseTopic) -> Option<Topic> {
-    // Null only in answers about an unknown id, which this client does not ask for.
+    // Null in answers about an id no topic has.
     let name = TopicName::new(topic.name?.as_str());
     let mut partitions: Vec<_> =
         topic.partitions.into_iter().map(|partition| read_partition(version, partition)).collect();

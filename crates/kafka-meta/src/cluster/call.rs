@@ -127,6 +127,9 @@ where
         Ok(Err(_)) => {
             Err(Error::new(ErrorKind::Closed, api_name(R::KEY)).with_detail("the runtime has been shut down"))
         }
+        Err(_) if connection.is_held() => {
+            Err(late(R::KEY, &candidate.address, "the broker throttles this client (quota) for longer"))
+        }
         Err(_) => Err(late(R::KEY, &candidate.address, "no answer in time")),
     }
 }

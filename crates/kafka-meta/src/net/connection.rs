@@ -9,6 +9,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -36,12 +37,19 @@ pub(crate) struct Connection {
     pub(crate) versions: Arc<ApiVersions>,
     queue: mpsc::Sender<Submission<Answer>>,
     closing: Arc<Notify>,
+    held: Arc<AtomicBool>,
 }
 
 impl Connection {
     /// A place in the queue; `None` when the connection is over. Dropping the future gives the place up.
     pub(crate) async fn place(&self) -> Option<mpsc::OwnedPermit<Submission<Answer>>> {
         self.queue.clone().reserve_owned().await.ok()
+    }
+
+    /// Whether requests wait because the broker throttles this client; for the error of one that waited too
+    /// long.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.load(Ordering::Relaxed)
     }
 
     /// Whether the connection is over.
@@ -61,6 +69,7 @@ pub(crate) struct Socket {
     address: Address,
     queue: mpsc::Receiver<Submission<Answer>>,
     closing: Arc<Notify>,
+    held: Arc<AtomicBool>,
 }
 
 /// Makes the two sides.
@@ -68,8 +77,9 @@ pub(crate) fn connection(dialed: Dialed, address: Address) -> (Connection, Socke
     let (sender, queue) = mpsc::channel(1);
     let closing = Arc::new(Notify::new());
     let versions = dialed.versions.clone();
-    let handle = Connection { versions, queue: sender, closing: closing.clone() };
-    (handle, Socket { dialed, address, queue, closing })
+    let held = Arc::new(AtomicBool::new(false));
+    let handle = Connection { versions, queue: sender, closing: closing.clone(), held: held.clone() };
+    (handle, Socket { dialed, address, queue, closing, held })
 }
 
 /// Why the task ended.
@@ -87,7 +97,7 @@ impl Socket {
     /// address counts as good. Answers why it ended, if no answer ever came.
     pub(crate) async fn run(self, on_first: impl FnOnce() + Send) -> Option<Error> {
         let mut on_first = Some(on_first);
-        let Socket { dialed, address, mut queue, closing } = self;
+        let Socket { dialed, address, mut queue, closing, held } = self;
         let Dialed { stream, mut reader, .. } = dialed;
         let (mut input, mut output) = tokio::io::split(stream);
         let mut pipeline: Pipeline<Answer> = Pipeline::new(Instant::now().into_std());
@@ -102,6 +112,7 @@ impl Socket {
             {
                 outgoing = Outgoing { rest: frame, flushed: false };
             }
+            held.store(pipeline.is_held(now), Ordering::Relaxed);
             let deadline = Instant::from_std(pipeline.next_deadline(now));
             tokio::select! {
                 biased;

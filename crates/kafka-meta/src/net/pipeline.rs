@@ -160,6 +160,11 @@ impl<T: Reply> Pipeline<T> {
         self.in_flight.pop_front().map(|request| (request.reply, body)).ok_or(Fault::Unasked)
     }
 
+    /// Whether throttling alone keeps a request from being sent.
+    pub(crate) fn is_held(&self, now: Instant) -> bool {
+        self.throttled_until.is_some_and(|until| now < until) && !self.waiting.is_empty()
+    }
+
     /// Whether another request may be taken on.
     pub(crate) fn has_room(&self) -> bool {
         self.waiting.len() < QUEUE

@@ -119,3 +119,6 @@ pub fn finish(mut frame: BytesMut) -> Option<BytesMut> {
     frame.get_mut(..4)?.copy_from_slice(&length.to_be_bytes());
     Some(frame)
 }
+
+#[cfg(test)]
+mod tests;
