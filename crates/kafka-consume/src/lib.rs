@@ -36,6 +36,8 @@ mod engine;
 mod fetcher;
 mod handle;
 mod inflate;
+#[allow(dead_code)]
+mod member;
 mod metrics;
 // What the memberships add to it (`adopt`, newer identities) is not called by a consumer without one.
 #[allow(dead_code)]
