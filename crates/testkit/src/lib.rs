@@ -7,6 +7,7 @@
 
 mod client;
 pub mod embedded;
+pub mod endless;
 mod failure;
 pub mod kafka;
 pub mod proxy;
