@@ -36,6 +36,7 @@ mod groups;
 mod listing;
 mod log;
 mod metadata;
+mod operate;
 mod peek;
 mod produce;
 mod requests;

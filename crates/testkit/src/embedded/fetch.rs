@@ -358,7 +358,10 @@ impl Work {
             Read::default()
         };
         if self.read_committed {
-            let touched = log.aborted(asked.offset, if asked.offset < upper { end } else { asked.offset });
+            // The list reaches to the end of the segment, beyond what the limits let through; at the last stable
+            // offset nothing is read and nothing listed.
+            let to = if asked.offset < upper { log.segment_end(asked.offset, end) } else { asked.offset };
+            let touched = log.aborted(asked.offset, to);
             let touched = touched.map(|aborted| {
                 AbortedTransaction::default()
                     .with_producer_id(aborted.producer_id.into())
@@ -366,7 +369,8 @@ impl Work {
             });
             data.aborted_transactions = Some(touched.collect());
         }
-        Ok((data, read, false))
+        let urgent = read.older_segment;
+        Ok((data, read, urgent))
     }
 
     fn answer(&mut self, world: &mut World, call: &Call, outcomes: Vec<Outcome>) -> FetchResponse {

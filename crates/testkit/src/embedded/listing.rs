@@ -57,7 +57,7 @@ impl Api for ListOffsetsRequest {
                     if asked.timestamp < 0 && !known && gated {
                         return Err(35);
                     }
-                    Ok(look_up(partition, asked.timestamp, self.isolation_level == 1))
+                    Ok(look_up(partition, asked.timestamp, self.isolation_level == 1, gated))
                 });
                 let mut entry = nothing(index);
                 match found {
@@ -89,7 +89,7 @@ fn nothing(index: i32) -> ListOffsetsPartitionResponse {
 }
 
 /// (timestamp, offset, leader epoch) as the answer carries them.
-fn look_up(partition: &Partition, target: i64, committed: bool) -> (i64, i64, i32) {
+fn look_up(partition: &Partition, target: i64, committed: bool, gated: bool) -> (i64, i64, i32) {
     let log = &partition.log;
     let upper = if committed { partition.last_stable_offset() } else { partition.high_watermark() };
     let epoch = |offset: i64| log.epoch_at(offset);
@@ -105,7 +105,8 @@ fn look_up(partition: &Partition, target: i64, committed: bool) -> (i64, i64, i3
         -2 | -4 => return (-1, log.start, epoch(log.start)),
         // The first of the largest: `max_by_key` alone would give the last.
         -3 => records.reduce(|best, next| if next.1 > best.1 { next } else { best }),
-        -5 => None,
+        // A release without the gate takes what it does not know as a plain timestamp.
+        -5 if gated => None,
         target => records.into_iter().find(|(_, timestamp)| *timestamp >= target),
     };
     found.map_or((-1, -1, -1), |(offset, timestamp)| (timestamp, offset, epoch(offset)))

@@ -4,7 +4,7 @@
 //! batch by batch and rebuilt from the start after a truncation or a compaction.
 //!
 //! Invariants: batches are sorted by base offset and do not overlap; `start <= end`; epoch entries rise in both
-//! epoch and start offset. There are no segments: a read may cross what a real broker would cut at a segment.
+//! epoch and start offset. Segments are only as many as a test rolls; a read never crosses from one to the next.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -42,6 +42,8 @@ struct Producer {
 pub(super) struct Read {
     pub slices: Vec<Bytes>,
     pub size: usize,
+    /// There is more behind the segment read from: a broker does not wait for more bytes then.
+    pub older_segment: bool,
 }
 
 impl Read {
@@ -73,6 +75,8 @@ pub(super) struct Log {
     pub stamps: bool,
     pub start: i64,
     pub end: i64,
+    /// First offsets of the segments after the first one.
+    segments: Vec<i64>,
     /// (epoch, first offset of it)
     pub epochs: Vec<(i32, i64)>,
     producers: HashMap<i64, Producer>,
@@ -140,6 +144,16 @@ impl Log {
         base
     }
 
+    /// Begins a new segment at the log's end.
+    pub fn roll(&mut self) {
+        self.segments.push(self.end);
+    }
+
+    /// Where the segment that holds `offset` ends, at most `upper`.
+    pub fn segment_end(&self, offset: i64, upper: i64) -> i64 {
+        self.segments.iter().copied().find(|first| *first > offset).map_or(upper, |first| first.min(upper))
+    }
+
     fn store(&mut self, stored: Stored) {
         self.end = self.end.max(stored.facts.last.saturating_add(1));
         self.derive(&stored);
@@ -196,6 +210,7 @@ impl Log {
         self.batches.retain(|stored| stored.facts.last < to);
         self.end = to.clamp(self.start, self.end);
         let end = self.end;
+        self.segments.retain(|first| *first <= end);
         self.epochs.retain(|(_, first)| *first < end);
         self.rebuild();
     }
@@ -235,7 +250,9 @@ impl Log {
     /// Reads whole batches from the one that holds `from`, below `upper`, cut at `max_bytes`. With `whole_first`
     /// the first batch comes whole however large; without it a first batch that does not fit gives nothing.
     pub fn read(&self, from: i64, upper: i64, max_bytes: usize, whole_first: bool) -> Read {
-        let mut read = Read::default();
+        let end = self.segment_end(from, upper);
+        let mut read = Read { older_segment: end < upper, ..Read::default() };
+        let upper = end;
         let first = self.batches.partition_point(|stored| stored.facts.last < from);
         for stored in self.batches.get(first..).unwrap_or_default() {
             if stored.facts.base >= upper {

@@ -283,16 +283,19 @@ impl View {
     }
 }
 
+pub fn produce_request(topic: &str, partition: i32, batch: Bytes) -> ProduceRequest {
+    let data = PartitionProduceData::default().with_index(partition).with_records(Some(batch));
+    let topic = TopicProduceData::default().with_name(name(topic)).with_partition_data(vec![data]);
+    ProduceRequest::default().with_acks(-1).with_timeout_ms(10_000).with_topic_data(vec![topic])
+}
+
 pub async fn produce(
     leader: &mut Raw,
     topic: &str,
     partition: i32,
     batch: Bytes,
 ) -> PartitionProduceResponse {
-    let data = PartitionProduceData::default().with_index(partition).with_records(Some(batch));
-    let topic = TopicProduceData::default().with_name(name(topic)).with_partition_data(vec![data]);
-    let request =
-        ProduceRequest::default().with_acks(-1).with_timeout_ms(10_000).with_topic_data(vec![topic]);
+    let request = produce_request(topic, partition, batch);
     leader.call(9, &request).await.responses.remove(0).partition_responses.remove(0)
 }
 
