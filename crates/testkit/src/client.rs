@@ -6,13 +6,14 @@
 //! States: connected (ranges of the broker known), broken (after any error; make a new one).
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use kafka_meta::transport::{BoxStream, Connector, Tcp};
 use kafka_protocol::messages::{ApiVersionsRequest, RequestHeader, ResponseHeader};
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Message, Request, StrBytes};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::failure::{Doing, Failure, Result};
 
@@ -21,12 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(40);
 /// Brokers under test answer far less than this.
 const LARGEST_ANSWER: usize = 256 * 1024 * 1024;
 
-trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
-
 /// One connection to one broker.
 pub struct Client {
-    stream: Box<dyn Io>,
+    stream: BoxStream,
     peer: String,
     correlation: i32,
     versions: HashMap<i16, (i16, i16)>,
@@ -35,9 +33,14 @@ pub struct Client {
 impl Client {
     /// Connects to the first of `bootstrap` ("host:port,host:port") that answers.
     pub async fn connect(bootstrap: &str) -> Result<Self> {
+        Self::connect_with(&(Arc::new(Tcp) as Arc<dyn Connector>), bootstrap).await
+    }
+
+    /// The same through a connector, such as the embedded broker's.
+    pub async fn connect_with(connector: &Arc<dyn Connector>, bootstrap: &str) -> Result<Self> {
         let mut last = Failure::new(format!("no broker in {bootstrap:?}"));
         for address in bootstrap.split(',').map(str::trim).filter(|address| !address.is_empty()) {
-            match Self::connect_one(address).await {
+            match Self::connect_one(connector, address).await {
                 Ok(client) => return Ok(client),
                 Err(failure) => last = failure,
             }
@@ -45,21 +48,13 @@ impl Client {
         Err(last)
     }
 
-    async fn connect_one(address: &str) -> Result<Self> {
-        let connecting = tokio::time::timeout(PATIENCE, TcpStream::connect(address)).await;
-        let stream = connecting.doing(|| format!("connect to {address}"))?;
-        let stream = stream.doing(|| format!("connect to {address}"))?;
-        stream.set_nodelay(true).doing(|| format!("connect to {address}"))?;
-        Self::over(stream, address).await
-    }
-
-    /// A client over a stream that is already connected; `peer` is its name in errors.
-    pub async fn over(
-        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-        peer: impl Into<String>,
-    ) -> Result<Self> {
-        let mut client =
-            Self { stream: Box::new(stream), peer: peer.into(), correlation: 0, versions: HashMap::new() };
+    async fn connect_one(connector: &Arc<dyn Connector>, address: &str) -> Result<Self> {
+        let doing = || format!("connect to {address}");
+        let (host, port) = address.rsplit_once(':').ok_or_else(|| Failure::new("no port")).doing(doing)?;
+        let port = port.parse().doing(doing)?;
+        let connecting = tokio::time::timeout(PATIENCE, connector.connect(host, port)).await;
+        let stream = connecting.doing(doing)?.doing(doing)?;
+        let mut client = Self { stream, peer: address.to_owned(), correlation: 0, versions: HashMap::new() };
         let ranges = client.call_at(0, &ApiVersionsRequest::default()).await?;
         client.versions =
             ranges.api_keys.iter().map(|api| (api.api_key, (api.min_version, api.max_version))).collect();

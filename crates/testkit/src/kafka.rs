@@ -33,8 +33,10 @@ use rustix::process::Signal;
 
 pub use admin::{BrokerSeen, PartitionSeen};
 pub use artifacts::DEFAULT_VERSION;
+pub(crate) use artifacts::{Artifacts, JVM_FLAGS};
 pub use builder::{Builder, prepare};
-pub(crate) use machine::free_ports;
+pub(crate) use machine::{MARK, Machine, free_ports};
+pub(crate) use process::signal;
 
 use crate::client::Client;
 use crate::failure::{Failure, Result};

@@ -9,8 +9,12 @@ mod client;
 pub mod embedded;
 pub mod endless;
 mod failure;
+pub mod java;
 pub mod kafka;
+pub mod produce;
 pub mod proxy;
+mod routes;
+pub mod txn;
 
 pub use client::Client;
 pub use failure::{Failure, Result};

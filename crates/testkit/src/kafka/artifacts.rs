@@ -71,12 +71,24 @@ impl Artifacts {
 
     /// The option that makes this version's logging write to standard output.
     pub(crate) fn logging(&self) -> Result<String> {
+        self.logging_to("", "INFO", ["System.out", "SYSTEM_OUT"])
+    }
+
+    /// The option that makes this version's logging write warnings to standard error: a tool's standard
+    /// output is its result.
+    pub(crate) fn tool_logging(&self) -> Result<String> {
+        self.logging_to("tool-", "WARN", ["System.err", "SYSTEM_ERR"])
+    }
+
+    fn logging_to(&self, prefix: &str, level: &str, targets: [&str; 2]) -> Result<String> {
         let (name, option, text) = if self.is_3x() {
             ("log4j.properties", "-Dlog4j.configuration=file:", LOG4J_1_PROPERTIES)
         } else {
             ("log4j2.properties", "-Dlog4j2.configurationFile=", LOG4J_2_PROPERTIES)
         };
-        let path = self.folder.join(name);
+        let [old, new] = targets;
+        let text = text.replace("LEVEL", level).replace("OLD", old).replace("NEW", new);
+        let path = self.folder.join(format!("{prefix}{name}"));
         if !fs::read_to_string(&path).is_ok_and(|there| there == text) {
             fs::write(&path, text).doing(|| format!("write {}", path.display()))?;
         }
@@ -84,8 +96,9 @@ impl Artifacts {
     }
 }
 
-const LOG4J_1_PROPERTIES: &str = "log4j.rootLogger=INFO,c
+const LOG4J_1_PROPERTIES: &str = "log4j.rootLogger=LEVEL,c
 log4j.appender.c=org.apache.log4j.ConsoleAppender
+log4j.appender.c.Target=OLD
 log4j.appender.c.layout=org.apache.log4j.PatternLayout
 log4j.appender.c.layout.ConversionPattern=[%d] %p %m (%c)%n
 ";
@@ -93,9 +106,10 @@ log4j.appender.c.layout.ConversionPattern=[%d] %p %m (%c)%n
 const LOG4J_2_PROPERTIES: &str = "status=error
 appender.c.type=Console
 appender.c.name=C
+appender.c.target=NEW
 appender.c.layout.type=PatternLayout
 appender.c.layout.pattern=[%d] %p %m (%c)%n
-rootLogger.level=info
+rootLogger.level=LEVEL
 rootLogger.appenderRefs=c
 rootLogger.appenderRef.c.ref=C
 ";

@@ -54,14 +54,12 @@ impl Process {
         self.ended
     }
 
-    pub(crate) fn signal(&mut self, signal: Signal) -> Result<()> {
+    pub(crate) fn signal(&mut self, which: Signal) -> Result<()> {
         if self.ended().is_some() {
             return Err(Failure::new("the broker is not running"));
         }
         // Not waited for yet, so the number is still its own.
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| Failure::new("a process id out of range"))?;
-        kill_process(pid, signal).doing(|| format!("signal process {}", self.child.id()))
+        signal(self.child.id(), which)
     }
 
     /// Kills it and waits for its end, which is immediate.
@@ -99,6 +97,13 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Signals a child that has not been waited for.
+pub(crate) fn signal(pid: u32, which: Signal) -> Result<()> {
+    let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let number = number.ok_or_else(|| Failure::new("a process id out of range"))?;
+    kill_process(number, which).doing(|| format!("signal process {pid}"))
 }
 
 pub(crate) fn describe(status: ExitStatus) -> String {
