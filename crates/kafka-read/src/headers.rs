@@ -9,7 +9,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::varint;
+use crate::varint::{self, Filler, part_len};
 
 /// One header of a record.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -72,22 +72,14 @@ impl<K: AsRef<str>, V: AsRef<[u8]>> FromIterator<(K, Option<V>)> for Headers {
     fn from_iter<I: IntoIterator<Item = (K, Option<V>)>>(pairs: I) -> Self {
         let mut out = Vec::new();
         for (key, value) in pairs {
-            put(&mut out, key.as_ref().as_bytes(), value.as_ref().map(AsRef::as_ref));
+            let (key, value) = (Some(key.as_ref().as_bytes()), value.as_ref().map(AsRef::as_ref));
+            let start = out.len();
+            out.resize(start + part_len(key) + part_len(value), 0);
+            let mut filler = Filler::new(out.get_mut(start..).unwrap_or_default());
+            filler.part(key);
+            filler.part(value);
         }
         Headers { encoded: Bytes::from(out) }
-    }
-}
-
-/// Appends one header as the wire has it. Over-long parts are the caller's to refuse.
-pub(crate) fn put(out: &mut impl bytes::BufMut, key: &[u8], value: Option<&[u8]>) {
-    varint::put_i32(out, i32::try_from(key.len()).unwrap_or(i32::MAX));
-    out.put_slice(key);
-    match value {
-        Some(value) => {
-            varint::put_i32(out, i32::try_from(value.len()).unwrap_or(i32::MAX));
-            out.put_slice(value);
-        }
-        None => varint::put_i32(out, -1),
     }
 }
 

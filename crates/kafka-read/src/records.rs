@@ -101,7 +101,7 @@ impl Records {
 
     /// The records, borrowed.
     pub fn iter(&self) -> Iter<'_> {
-        Iter { slices: self.slices.iter(), current: None, left: self.len }
+        Iter { slices: self.slices.iter(), current: None, cursor: Cursor::default(), left: self.len }
     }
 
     /// Splits off everything from record number `at` on; `self` keeps the first `at`. Beyond the end the result
@@ -235,29 +235,39 @@ impl<'a> PartitionRecords<'a> {
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
     slices: std::slice::Iter<'a, Slice>,
-    current: Option<(&'a Slice, Cursor)>,
+    current: Option<&'a Slice>,
+    cursor: Cursor,
     left: usize,
 }
 
 impl<'a> Iterator for Iter<'a> {
     type Item = RecordRef<'a>;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<RecordRef<'a>> {
         loop {
-            if let Some((slice, cursor)) = &mut self.current {
-                let slice: &'a Slice = slice;
-                if let Some(raw) = slice.set.next(cursor) {
-                    self.left -= 1;
-                    return Some(slice.record(raw));
-                }
+            if let Some(slice) = self.current
+                && let Some(raw) = slice.set.next(&mut self.cursor)
+            {
+                self.left -= 1;
+                return Some(slice.record(raw));
             }
-            self.current = Some((self.slices.next()?, Cursor::default()));
+            self.turn()?;
         }
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         (self.left, Some(self.left))
+    }
+}
+
+impl Iter<'_> {
+    /// On to the next slice; out of line, so that the loop over records stays small.
+    #[cold]
+    fn turn(&mut self) -> Option<()> {
+        self.current = Some(self.slices.next()?);
+        self.cursor = Cursor::default();
+        Some(())
     }
 }
 
@@ -297,6 +307,16 @@ impl IntoIter {
     }
 }
 
+impl IntoIter {
+    /// On to the next slice; without one the last stays, for `position`.
+    #[cold]
+    fn turn(&mut self) -> Option<()> {
+        self.current = Some(self.slices.next()?);
+        self.cursor = Cursor::default();
+        Some(())
+    }
+}
+
 impl Iterator for IntoIter {
     type Item = Record;
 
@@ -310,9 +330,7 @@ impl Iterator for IntoIter {
                 self.offset = Some(raw.offset);
                 return Some(slice.record(raw).to_record());
             }
-            // The last slice stays, for `position`.
-            self.current = Some(self.slices.next()?);
-            self.cursor = Cursor::default();
+            self.turn()?;
         }
     }
 

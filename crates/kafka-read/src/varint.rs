@@ -3,8 +3,6 @@
 //! As Kafka reads them: five bytes at most for an `int`, ten for a `long`, zero padding allowed, bits beyond the
 //! type's width lost. A sixth (eleventh) byte is an error.
 
-use bytes::BufMut;
-
 /// The most bytes the fixed part of a record frame takes: length 5, attributes 1, timestamp 10, offset 5, key
 /// length 5. The buffer is the next power of two, so that a masked index needs no bounds check.
 pub(crate) const HEAD: usize = 32;
@@ -82,31 +80,71 @@ fn unzigzag64(value: u64) -> i64 {
     ((value >> 1) ^ (value & 1).wrapping_neg()).cast_signed()
 }
 
-/// Writes an `int`.
-#[inline]
-pub(crate) fn put_i32(out: &mut impl BufMut, value: i32) {
-    put_i64(out, i64::from(value));
+/// Fills bytes that are there already: without growing, a write is a compare and a store.
+pub(crate) struct Filler<'a> {
+    room: &'a mut [u8],
 }
 
-/// Writes a `long`; an `int` has the same bytes.
-#[inline]
-pub(crate) fn put_i64(out: &mut impl BufMut, value: i64) {
-    let mut rest = ((value << 1) ^ (value >> 63)).cast_unsigned();
-    while rest >= 0x80 {
-        out.put_u8(u8::try_from(rest & 0x7f).unwrap_or(0) | 0x80);
-        rest >>= 7;
+impl<'a> Filler<'a> {
+    /// Fills `room` from its start; what does not fit is left out, so it has to be sized first.
+    #[inline(always)]
+    pub(crate) fn new(room: &'a mut [u8]) -> Self {
+        Filler { room }
     }
-    out.put_u8(u8::try_from(rest).unwrap_or(0));
+
+    /// One byte.
+    #[inline(always)]
+    pub(crate) fn byte(&mut self, byte: u8) {
+        if let Some((place, rest)) = std::mem::take(&mut self.room).split_first_mut() {
+            *place = byte;
+            self.room = rest;
+        }
+    }
+
+    /// A `long`, or an `int`, which has the same bytes.
+    #[inline(always)]
+    pub(crate) fn varint(&mut self, value: i64) {
+        let mut rest = ((value << 1) ^ (value >> 63)).cast_unsigned();
+        while rest >= 0x80 {
+            let [low, ..] = rest.to_le_bytes();
+            self.byte(low | 0x80);
+            rest >>= 7;
+        }
+        let [low, ..] = rest.to_le_bytes();
+        self.byte(low);
+    }
+
+    /// Bytes as they are.
+    #[inline(always)]
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        if let Some((place, rest)) = std::mem::take(&mut self.room).split_at_mut_checked(bytes.len()) {
+            place.copy_from_slice(bytes);
+            self.room = rest;
+        }
+    }
+
+    /// A key or value with its length, −1 for null.
+    #[inline(always)]
+    pub(crate) fn part(&mut self, part: Option<&[u8]>) {
+        self.varint(part.map_or(-1, |part| i64::try_from(part.len()).unwrap_or(i64::MAX)));
+        self.bytes(part.unwrap_or_default());
+    }
 }
 
-/// How many bytes [`put_i64`] writes.
+/// Bytes [`Filler::part`] takes.
+#[inline(always)]
+pub(crate) fn part_len(part: Option<&[u8]>) -> usize {
+    part.map_or(1, |part| len_i64(i64::try_from(part.len()).unwrap_or(i64::MAX)) + part.len())
+}
+
+/// How many bytes [`Filler::varint`] writes for a `long`.
 #[inline]
 pub(crate) fn len_i64(value: i64) -> usize {
     let bits = 64 - (((value << 1) ^ (value >> 63)).cast_unsigned() | 1).leading_zeros();
     usize::try_from(bits.div_ceil(7)).unwrap_or(10)
 }
 
-/// How many bytes [`put_i32`] writes.
+/// How many bytes [`Filler::varint`] writes for an `int`.
 #[inline]
 pub(crate) fn len_i32(value: i32) -> usize {
     len_i64(i64::from(value))
@@ -114,16 +152,17 @@ pub(crate) fn len_i32(value: i32) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{HEAD, head_i32, head_i64, len_i64, put_i64, read_i32};
+    use super::{Filler, HEAD, head_i32, head_i64, len_i64, read_i32};
 
     #[test]
     fn what_is_written_is_read_back_with_the_length_foretold() {
         for value in
             [0, -1, 1, 63, -64, 64, 8191, 8192, i64::from(i32::MAX), i64::from(i32::MIN), i64::MAX, i64::MIN]
         {
-            let mut out = Vec::new();
-            put_i64(&mut out, value);
-            assert_eq!(out.len(), len_i64(value));
+            let mut out = vec![0; len_i64(value)];
+            let mut filler = Filler::new(&mut out);
+            filler.varint(value);
+            assert!(filler.room.is_empty());
             let mut head = [0; HEAD];
             head[..out.len()].copy_from_slice(&out);
             let mut at = 0;

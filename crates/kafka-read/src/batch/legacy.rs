@@ -7,7 +7,7 @@
 //! not looked at, those of the messages inside are, always. A wrapper in a wrapper, a v2 batch in one, an empty
 //! one and one cut inside are damaged: where Java drops the cut message silently, v1 offsets shift.
 
-use bytes::{BufMut, Bytes};
+use bytes::Bytes;
 
 use super::header::{self, BatchHeader, Codec, LEGACY_CRC_FROM, PREFIX};
 use super::open::inflate;
@@ -107,7 +107,7 @@ fn records(header: &BatchHeader, messages: &[Message<'_>], from: i64) -> Result<
     } else {
         TimestampType::CreateTime
     };
-    let mut section = Vec::with_capacity(messages.iter().map(frame_room).sum());
+    let mut section = Vec::new();
     for message in messages {
         let delta = message.offset.checked_sub(base_offset).and_then(|delta| i32::try_from(delta).ok());
         put_frame(&mut section, delta.ok_or(Reason::RecordOffset)?, message);
@@ -128,31 +128,23 @@ fn records(header: &BatchHeader, messages: &[Message<'_>], from: i64) -> Result<
     Ok(RecordSet::new(&section, common, checked))
 }
 
-/// The most a message takes as a v2 frame.
-fn frame_room(message: &Message<'_>) -> usize {
-    let part = |part: Option<&[u8]>| part.map_or(0, <[u8]>::len);
-    part(message.key) + part(message.value) + walk::OVERHEAD_MAX
-}
-
 fn put_frame(out: &mut Vec<u8>, offset_delta: i32, message: &Message<'_>) {
-    let length = |part: Option<&[u8]>| part.map_or(-1, |part| i32::try_from(part.len()).unwrap_or(i32::MAX));
     let parts = [message.key, message.value];
     let body = 2
         + varint::len_i64(message.timestamp)
         + varint::len_i32(offset_delta)
-        + parts
-            .iter()
-            .map(|part| varint::len_i32(length(*part)) + part.map_or(0, <[u8]>::len))
-            .sum::<usize>();
-    varint::put_i32(out, i32::try_from(body).unwrap_or(i32::MAX));
-    out.put_u8(0);
-    varint::put_i64(out, message.timestamp);
-    varint::put_i32(out, offset_delta);
-    for part in parts {
-        varint::put_i32(out, length(part));
-        out.put_slice(part.unwrap_or_default());
-    }
-    out.put_u8(0);
+        + parts.iter().map(|part| varint::part_len(*part)).sum::<usize>();
+    let length = i64::try_from(body).unwrap_or(i64::MAX);
+    let start = out.len();
+    out.resize(start + body + varint::len_i64(length), 0);
+    let mut frame = varint::Filler::new(out.get_mut(start..).unwrap_or_default());
+    frame.varint(length);
+    frame.byte(0);
+    frame.varint(message.timestamp);
+    frame.varint(i64::from(offset_delta));
+    frame.part(message.key);
+    frame.part(message.value);
+    frame.byte(0);
 }
 
 /// Whether a message's own CRC is right.

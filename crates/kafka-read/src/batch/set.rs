@@ -196,7 +196,7 @@ impl RecordSet {
 
     /// The next frame and its place in the section.
     #[inline(always)]
-    fn advance(&self, cursor: &mut Cursor) -> Option<(usize, Frame)> {
+    fn advance(&self, cursor: &mut Cursor) -> Option<(usize, Frame<'_>)> {
         if cursor.passed >= self.len {
             return None;
         }
@@ -211,20 +211,11 @@ impl RecordSet {
     #[inline(always)]
     pub(crate) fn next(&self, cursor: &mut Cursor) -> Option<RawRecord<'_>> {
         let (start, frame) = self.advance(cursor)?;
-        let data = self.section.get(start..cursor.at)?;
-        let key = match frame.key.end() {
-            Some(end) => Some(data.get(frame.key.start..end)?),
-            None => None,
-        };
-        let value = match frame.value.end() {
-            Some(end) => Some(data.get(frame.value.start..end)?),
-            None => None,
-        };
         Some(RawRecord {
             offset: self.common.offset(frame.offset_delta),
             timestamp: self.common.timestamp(frame.timestamp_delta),
-            key,
-            value,
+            key: frame.key,
+            value: frame.value,
             headers: HeadersRef::new(&self.section, start + frame.headers, cursor.at),
         })
     }

@@ -13,16 +13,13 @@ pub(crate) const MARK_EVERY: usize = 128;
 /// The smallest frame: length, attributes, timestamp, offset, null key, null value, no headers.
 const FRAME_MIN: usize = 7;
 
-/// The most a frame takes beside key and value when it has no headers: 5 + 1 + 10 + 5 + 5 + 5 + 1.
-pub(crate) const OVERHEAD_MAX: usize = 32;
-
 /// One record frame; positions are relative to its first byte.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Frame {
+pub(crate) struct Frame<'a> {
     pub timestamp_delta: i64,
     pub offset_delta: i32,
-    pub key: Part,
-    pub value: Part,
+    pub key: Option<&'a [u8]>,
+    pub value: Option<&'a [u8]>,
     /// Where the headers begin, after their count.
     pub headers: usize,
     pub header_count: i32,
@@ -30,48 +27,34 @@ pub(crate) struct Frame {
     pub size: usize,
 }
 
-/// A key or value: its place in the frame.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
-    pub start: usize,
-    /// Negative for null.
-    pub length: i32,
-}
-
-impl Part {
-    /// End of the part, `None` when it is null.
-    #[inline(always)]
-    pub(crate) fn end(self) -> Option<usize> {
-        usize::try_from(self.length).ok().map(|length| self.start.wrapping_add(length))
-    }
+/// The key or value of `length` bytes at `at`, which moves past it; a negative length is null, as Java has it.
+#[inline(always)]
+fn part<'a>(body: &'a [u8], at: &mut usize, length: i32) -> Option<Option<&'a [u8]>> {
+    let Ok(length) = usize::try_from(length) else { return Some(None) };
+    let part = body.get(*at..)?.get(..length)?;
+    *at += length;
+    Some(Some(part))
 }
 
 /// Reads the frame at the start of `data`; its parts are inside the frame and the frame inside `data`.
 #[inline(always)]
-pub(crate) fn frame(data: &[u8]) -> Option<Frame> {
+pub(crate) fn frame(data: &[u8]) -> Option<Frame<'_>> {
     let head: [u8; HEAD] = match data.first_chunk::<HEAD>() {
         Some(head) => *head,
         None => padded(data),
     };
     let mut at = 0;
     let length = usize::try_from(varint::head_i32(&head, &mut at)?).ok()?;
-    let size = at.checked_add(length)?;
-    if size > data.len() {
-        return None;
-    }
+    let size = at + length;
+    let body = data.get(..size)?;
     // The attributes byte carries nothing.
     at += 1;
     let timestamp_delta = varint::head_i64(&head, &mut at)?;
     let offset_delta = varint::head_i32(&head, &mut at)?;
-    let key = Part { length: varint::head_i32(&head, &mut at)?, start: at };
-    if let Some(end) = key.end() {
-        at = end;
-    }
-    let body = data.get(..size)?;
-    let value = Part { length: varint::read_i32(body, &mut at)?, start: at };
-    if let Some(end) = value.end() {
-        at = end;
-    }
+    let key_length = varint::head_i32(&head, &mut at)?;
+    let key = part(body, &mut at, key_length)?;
+    let value_length = varint::read_i32(body, &mut at)?;
+    let value = part(body, &mut at, value_length)?;
     let header_count = varint::read_i32(body, &mut at)?;
     Some(Frame { timestamp_delta, offset_delta, key, value, headers: at, header_count, size })
 }
@@ -85,15 +68,28 @@ fn padded(data: &[u8]) -> [u8; HEAD] {
     head
 }
 
+/// A length of a header's part, nearly always one byte.
+#[inline(always)]
+fn header_length(body: &[u8], at: &mut usize) -> Option<i32> {
+    match body.get(*at) {
+        Some(&byte) if byte < 0x80 => {
+            *at += 1;
+            let byte = i32::from(byte);
+            Some((byte >> 1) ^ -(byte & 1))
+        }
+        _ => varint::read_i32(body, at),
+    }
+}
+
 /// Whether the frame's headers are exactly what lies between their count and the frame's end.
-fn headers_fit(data: &[u8], frame: &Frame) -> bool {
+fn headers_fit(data: &[u8], frame: &Frame<'_>) -> bool {
     let Some(body) = data.get(..frame.size) else { return false };
     let mut at = frame.headers;
     for _ in 0..frame.header_count {
         // A key must not be null, a value may.
-        let Some(Ok(key)) = varint::read_i32(body, &mut at).map(usize::try_from) else { return false };
+        let Some(Ok(key)) = header_length(body, &mut at).map(usize::try_from) else { return false };
         at = at.saturating_add(key);
-        let Some(value) = varint::read_i32(body, &mut at) else { return false };
+        let Some(value) = header_length(body, &mut at) else { return false };
         at = at.saturating_add(usize::try_from(value).unwrap_or(0));
     }
     frame.header_count >= 0 && at == frame.size

@@ -9,7 +9,8 @@ use bytes::{BufMut, BytesMut};
 
 use super::header::{Codec, V2, V2_CRC_FROM};
 use super::{BatchError, Control};
-use crate::{TimestampType, codec, headers, varint};
+use crate::varint::{self, Filler, part_len};
+use crate::{TimestampType, codec};
 
 pub mod legacy;
 
@@ -145,29 +146,32 @@ impl BatchWriter {
     ) -> Result<(), BatchError> {
         let base = *self.base_timestamp.get_or_insert(timestamp);
         let timestamp_delta = timestamp.wrapping_sub(base);
+        let header_count = i64::try_from(headers.len()).unwrap_or(i64::MAX);
         let body = 1
             + varint::len_i64(timestamp_delta)
             + varint::len_i32(offset_delta)
             + part_len(key)
             + part_len(value)
-            + varint::len_i64(i64::try_from(headers.len()).unwrap_or(i64::MAX))
+            + varint::len_i64(header_count)
             + headers.iter().map(|(key, value)| part_len(Some(key)) + part_len(*value)).sum::<usize>();
         let too_large = BatchError::TooLarge { limit: usize::try_from(i32::MAX).unwrap_or(usize::MAX) };
         let Ok(length) = i32::try_from(body) else { return Err(too_large) };
         if i32::try_from(self.buffer.len().saturating_add(body)).is_err() {
             return Err(too_large);
         }
-        let out = &mut self.buffer;
-        out.reserve(body + varint::len_i32(length));
-        varint::put_i32(out, length);
-        out.put_u8(0);
-        varint::put_i64(out, timestamp_delta);
-        varint::put_i32(out, offset_delta);
-        put_part(out, key);
-        put_part(out, value);
-        varint::put_i32(out, i32::try_from(headers.len()).unwrap_or(i32::MAX));
+        let start = self.buffer.len();
+        self.buffer.resize(start + body + varint::len_i32(length), 0);
+        let mut out = Filler::new(self.buffer.get_mut(start..).unwrap_or_default());
+        out.varint(i64::from(length));
+        out.byte(0);
+        out.varint(timestamp_delta);
+        out.varint(i64::from(offset_delta));
+        out.part(key);
+        out.part(value);
+        out.varint(header_count);
         for (key, value) in headers {
-            headers::put(out, key, *value);
+            out.part(Some(key));
+            out.part(*value);
         }
         self.max_timestamp = if self.count == 0 { timestamp } else { self.max_timestamp.max(timestamp) };
         self.next_delta = offset_delta.saturating_add(1);
@@ -220,23 +224,6 @@ impl BatchWriter {
         put_at(&mut self.buffer, 0, &head);
         seal(&mut self.buffer);
         Ok(self.buffer)
-    }
-}
-
-fn part_len(part: Option<&[u8]>) -> usize {
-    match part {
-        Some(part) => varint::len_i64(i64::try_from(part.len()).unwrap_or(i64::MAX)) + part.len(),
-        None => 1,
-    }
-}
-
-fn put_part(out: &mut BytesMut, part: Option<&[u8]>) {
-    match part {
-        Some(part) => {
-            varint::put_i32(out, i32::try_from(part.len()).unwrap_or(i32::MAX));
-            out.put_slice(part);
-        }
-        None => out.put_u8(1),
     }
 }
 
