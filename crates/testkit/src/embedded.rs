@@ -59,6 +59,9 @@ use world::World;
 struct Shared {
     world: Mutex<World>,
     changes: watch::Receiver<u64>,
+    /// Counts received requests. Apart from the changes: a request changes nothing that another one waits for,
+    /// and a hundred parked fetches must not turn at each other's arrival.
+    received: watch::Sender<u64>,
 }
 
 impl Shared {
@@ -103,7 +106,7 @@ impl Embedded {
     pub fn start(nodes: i32) -> Self {
         let (sender, changes) = watch::channel(0);
         let world = Mutex::new(World::new(nodes, Instant::now(), sender));
-        let shared = Arc::new(Shared { world, changes });
+        let shared = Arc::new(Shared { world, changes, received: watch::Sender::new(0) });
         Embedded { _guard: Arc::new(Guard(Arc::clone(&shared))), shared, in_memory: true }
     }
 

@@ -419,7 +419,7 @@ impl Log {
             let at = usize::try_from(number.checked_add(spread)?.checked_rem_euclid(count)?).ok()?;
             let batch = self.batches.get(at)?;
             let fits = size.checked_add(batch.len())? <= limit;
-            if !fits && !(whole_first && batches.is_empty()) {
+            if !(fits || whole_first && batches.is_empty()) {
                 return Some((batches, size));
             }
             size = size.checked_add(batch.len())?;

@@ -190,8 +190,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 topics,
                 fetch,
             };
-            world.requests.push(seen);
-            world.touch();
+            world.note(seen);
+            self.shared.received.send_modify(|count| *count = count.wrapping_add(1));
             Call { now, node: self.node, version, correlation: header.correlation_id, effects }
         };
         self.carry_out(job, call).await

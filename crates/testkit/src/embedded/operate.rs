@@ -226,9 +226,14 @@ impl Embedded {
         self.shared.world().faults.clear();
     }
 
-    /// Every request received so far, in order.
+    /// Every request received so far, in order; of more than 200 000 the last ones.
     pub fn requests(&self) -> Vec<RequestSeen> {
-        self.shared.world().requests.clone()
+        self.shared.world().requests.iter().cloned().collect()
+    }
+
+    /// How many requests of one API have been received so far.
+    pub fn count(&self, api: ApiKey) -> usize {
+        self.shared.world().requests.iter().filter(|seen| seen.api == api).count()
     }
 
     /// The requests of one API received so far, in order.
@@ -246,15 +251,21 @@ impl Embedded {
         self.shared.world().connections
     }
 
-    /// Waits until `condition` holds, looking again at each change of the cluster; `false` when it did not come
+    /// Waits until `condition` holds, looking again at each change of the cluster and each request; `false` when it did not come
     /// to hold within `limit`. Dropping the future changes nothing.
     pub async fn until(&self, limit: Duration, mut condition: impl FnMut(&Embedded) -> bool) -> bool {
         let mut changes = self.shared.changes();
+        let mut received = self.shared.received.subscribe();
         let waited = tokio::time::timeout(limit, async {
             loop {
                 changes.borrow_and_update();
-                if condition(self) || changes.changed().await.is_err() {
+                received.borrow_and_update();
+                if condition(self) {
                     return;
+                }
+                tokio::select! {
+                    _ = changes.changed() => {}
+                    _ = received.changed() => {}
                 }
             }
         });

@@ -3,7 +3,7 @@
 //! No async, no clock: time comes in as an argument, answers come out as values. One mutex guards it; whoever
 //! changes something that a parked request may wait for calls [`World::touch`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,6 +20,9 @@ use super::versions::{Release, Versions};
 
 /// Wall-clock milliseconds at which an embedded cluster starts: fixed, so that runs are alike.
 const EPOCH_MS: i64 = 1_750_000_000_000;
+
+/// Entries of the request log: a cluster that runs for days must not grow without end.
+pub(super) const REQUESTS_KEPT: usize = 200_000;
 
 #[derive(Debug)]
 pub(super) struct Node {
@@ -126,7 +129,7 @@ pub(super) struct World {
     pub groups: Groups,
     pub transactions: Transactions,
     pub faults: Faults,
-    pub requests: Vec<RequestSeen>,
+    pub requests: VecDeque<RequestSeen>,
     pub connections: u64,
     changes: tokio::sync::watch::Sender<u64>,
 }
@@ -167,7 +170,7 @@ impl World {
             groups: Groups::default(),
             transactions: Transactions::default(),
             faults: Faults::default(),
-            requests: Vec::new(),
+            requests: VecDeque::new(),
             connections: 0,
             changes,
         }
@@ -176,6 +179,14 @@ impl World {
     /// Wakes every parked request and every waiting test.
     pub fn touch(&self) {
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// Adds to the request log, dropping the oldest entry of a full one.
+    pub fn note(&mut self, seen: RequestSeen) {
+        if self.requests.len() >= REQUESTS_KEPT {
+            self.requests.pop_front();
+        }
+        self.requests.push_back(seen);
     }
 
     /// Milliseconds since the epoch, as this cluster's brokers see them.
