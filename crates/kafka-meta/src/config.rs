@@ -26,6 +26,9 @@ pub struct ClusterConfig {
 /// Above any answer a sane configuration can ask for, and below the 352 million a TLS alert reads as.
 const MAX_FRAME_BYTES: usize = 256 * 1024 * 1024;
 
+/// The longest time kept: callers write `Duration::MAX` for never, and adding that to a clock overflows.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
 impl ClusterConfig {
     /// `bootstrap` is `"host:9092,host2:9092"`; an IPv6 address stands in brackets: `"[::1]:9092"`.
     pub fn new(bootstrap: &str) -> Self {
@@ -50,19 +53,19 @@ impl ClusterConfig {
 
     /// How long one request may take before its connection counts as dead (30 s).
     pub fn with_request_timeout(mut self, timeout: Duration) -> Self {
-        self.request_timeout = timeout;
+        self.request_timeout = timeout.min(FOREVER);
         self
     }
 
     /// How long opening a connection may take, name resolution included (10 s).
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
+        self.connect_timeout = timeout.min(FOREVER);
         self
     }
 
     /// The oldest the picture of the cluster may get without being asked for anew (5 min).
     pub fn with_metadata_max_age(mut self, age: Duration) -> Self {
-        self.metadata_max_age = age;
+        self.metadata_max_age = age.min(FOREVER);
         self
     }
 
@@ -93,8 +96,16 @@ impl ClusterConfig {
         self
     }
 
-    /// The bootstrap list, taken apart.
+    /// The bootstrap list, taken apart, if nothing in the configuration is wrong.
     pub(crate) fn addresses(&self) -> Result<Vec<Address>> {
+        for (name, time) in
+            [("request timeout", self.request_timeout), ("connect timeout", self.connect_timeout)]
+        {
+            if time.is_zero() {
+                return Err(Error::new(ErrorKind::InvalidRequest, "connect")
+                    .with_detail(format!("the {name} is zero: nothing could ever succeed")));
+            }
+        }
         let bad = |entry: &str| {
             Error::new(ErrorKind::InvalidRequest, "connect")
                 .with_detail(format!("bootstrap servers: {entry:?} is not host:port"))
@@ -151,6 +162,8 @@ fn address(entry: &str) -> Option<Address> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::ClusterConfig;
     use crate::ErrorKind;
 
@@ -162,6 +175,15 @@ mod tests {
         assert_eq!(parsed("a:9092, b:9093,"), ["a:9092", "b:9093"]);
         assert_eq!(parsed("PLAINTEXT://a:1"), ["a:1"]);
         assert_eq!(parsed("[::1]:9092"), ["[::1]:9092"]);
+    }
+
+    #[test]
+    fn times_that_cannot_work_are_refused_and_endless_ones_are_long() {
+        let config = ClusterConfig::new("a:1");
+        let zero = config.clone().with_request_timeout(Duration::ZERO);
+        assert!(zero.addresses().unwrap_err().to_string().contains("request timeout"));
+        let endless = config.with_request_timeout(Duration::MAX).with_metadata_max_age(Duration::MAX);
+        let _ = std::time::Instant::now() + endless.request_timeout() + endless.metadata_max_age();
     }
 
     #[test]

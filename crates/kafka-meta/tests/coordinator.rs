@@ -156,3 +156,17 @@ async fn a_look_up_outlives_a_broker_that_hangs_up() {
     let cluster = Cluster::connect_with(script.config("one:9092")).await.unwrap();
     assert_eq!(cluster.coordinator(Group, "g", soon(30)).await.unwrap(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_frozen_broker_does_not_hold_up_the_look_up() {
+    let two: &[(i32, &str, u16)] = &[(1, "one", 9092), (2, "two", 9092)];
+    let script = Script::new(move |request| match request.key {
+        FIND if request.host == "one" => Reaction::Silence,
+        FIND => found(request, 2, 0),
+        _ => basics(request, two).unwrap(),
+    });
+    let cluster = Cluster::connect_with(script.config("one:9092")).await.unwrap();
+    for group in ["a", "b", "c", "d"] {
+        cluster.coordinator(Group, group, soon(25)).await.unwrap();
+    }
+}

@@ -60,8 +60,33 @@ pub(crate) fn candidates(shared: &Shared, via: &Via, rebootstrap: bool) -> Vec<C
     first
 }
 
+/// A question any broker can answer is not worth waiting longer for while others can be asked.
+const IMPATIENCE: Duration = Duration::from_secs(10);
+
+/// Asks a question any broker can answer over the shared connection. A broker that takes too long loses the
+/// connection: it is frozen, or close to it, and would be the first to be asked again.
+pub(crate) async fn ask_shared<R, F>(
+    shared: &Shared,
+    candidate: &Candidate,
+    versions: RangeInclusive<i16>,
+    build: F,
+) -> Result<(i16, R::Response)>
+where
+    R: Request + Send,
+    R::Response: Send,
+    F: FnOnce(i16) -> Result<R> + Send,
+{
+    let via = Via::control();
+    let deadline = Instant::now() + shared.config.request_timeout.min(IMPATIENCE);
+    let answer = ask(shared, candidate, &via, deadline, versions, build).await;
+    if answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Timeout) {
+        shared.room.give_up(&candidate.peer, via.lane());
+    }
+    answer
+}
+
 /// As [`ask_raw`], decoded.
-pub(crate) async fn ask<R, F>(
+async fn ask<R, F>(
     shared: &Shared,
     candidate: &Candidate,
     via: &Via,
@@ -79,7 +104,7 @@ where
 }
 
 /// Sends one request to one candidate and waits for the answer's body.
-pub(crate) async fn ask_raw<R, F>(
+async fn ask_raw<R, F>(
     shared: &Shared,
     candidate: &Candidate,
     via: &Via,

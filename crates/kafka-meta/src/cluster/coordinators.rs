@@ -198,7 +198,7 @@ async fn ask(shared: &Shared, (kind, key): &Key) -> Result<Broker> {
         let request = if version >= 1 { request.with_key_type(kind) } else { request };
         Ok(if version >= 4 { request.with_coordinator_keys(vec![key]) } else { request.with_key(key) })
     };
-    let (version, response) = call::ask(shared, &candidate, &via, deadline, 0..=6, build).await?;
+    let (version, response) = call::ask_shared(shared, &candidate, 0..=6, build).await?;
     read(version, key, response)
 }
 

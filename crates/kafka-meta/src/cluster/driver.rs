@@ -4,7 +4,6 @@
 //! The task ends when the last handle of the cluster is dropped, whatever it is doing.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{MetadataRequest, TopicName as WireName};
@@ -18,9 +17,6 @@ use super::refresh::Round;
 use super::shared::{Shared, address};
 use crate::net::Via;
 use crate::{Error, ErrorCode, ErrorKind, Result};
-
-/// A metadata request that takes longer than this is not worth waiting for while others can be asked.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// From version 4 on a request can say that no topic is to be created by asking about it.
 const VERSIONS: std::ops::RangeInclusive<i16> = 4..=13;
@@ -109,7 +105,6 @@ async fn ask(shared: &Shared, round: &Round) -> Result<Answer> {
 }
 
 async fn ask_one(shared: &Shared, candidate: &Candidate, scope: &Scope) -> Result<Answer> {
-    let deadline = Instant::now() + shared.config.request_timeout.min(PATIENCE);
     let topics = match scope {
         Scope::All => None,
         Scope::Some(topics) => Some(topics.iter().map(|topic| {
@@ -120,15 +115,6 @@ async fn ask_one(shared: &Shared, candidate: &Candidate, scope: &Scope) -> Resul
     let request = MetadataRequest::default()
         .with_topics(topics.map(Iterator::collect))
         .with_allow_auto_topic_creation(false);
-    let via = Via::control();
-    match call::ask(shared, candidate, &via, deadline, VERSIONS, |_| Ok(request)).await {
-        Ok((version, response)) => Ok(Answer::read(version, response)),
-        Err(error) => {
-            if error.kind() == ErrorKind::Timeout {
-                // Frozen, or close to it. Kept open it would be the first to be asked again.
-                shared.room.give_up(&candidate.peer, via.lane());
-            }
-            Err(error)
-        }
-    }
+    let (version, response) = call::ask_shared(shared, candidate, VERSIONS, |_| Ok(request)).await?;
+    Ok(Answer::read(version, response))
 }

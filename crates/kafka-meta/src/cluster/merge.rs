@@ -36,9 +36,9 @@ pub(crate) enum Scope {
 pub(crate) enum Wanted {
     /// Nobody.
     No,
-    /// Somebody asked about it not long ago.
+    /// Somebody asked about it not long ago, or wants to know which topics there are.
     Lately,
-    /// Somebody holds an interest in it.
+    /// Somebody holds an interest in it by name.
     Standing,
 }
 

@@ -145,15 +145,17 @@ impl Refresh {
 
     /// Who wants a topic.
     pub(crate) fn wanted(&self, topic: TopicName) -> Wanted {
-        let standing = self.interests.values().any(|wish| match wish {
-            Wish::All => true,
-            Wish::Some(topics) => topics.contains(&topic),
-        });
-        match standing {
-            true => Wanted::Standing,
-            false if self.recent.contains_key(&topic) => Wanted::Lately,
-            false => Wanted::No,
+        let mut wanted = if self.recent.contains_key(&topic) { Wanted::Lately } else { Wanted::No };
+        for wish in self.interests.values() {
+            match wish {
+                Wish::Some(topics) if topics.contains(&topic) => return Wanted::Standing,
+                Wish::Some(_) => {}
+                // Who wants to know of every topic does not need the leader of each: one partition without a
+                // leader in a large cluster must not fetch all of its metadata every second.
+                Wish::All => wanted = Wanted::Lately,
+            }
         }
+        wanted
     }
 
     fn scope(&self) -> Scope {

@@ -112,6 +112,8 @@ fn a_round_covers_every_interest_and_dropping_one_withdraws_it() {
     assert_eq!(refresh.wanted(name("a")), Wanted::No);
     refresh.set_interest_all(three);
     assert_eq!(refresh.poll_round(now).unwrap().scope, Scope::All);
+    assert_eq!(refresh.wanted(name("any")), Wanted::Lately);
+    assert_eq!(refresh.wanted(name("c")), Wanted::Standing);
     refresh.handle_answer(now, 0.5, true, false);
     refresh.set_interest(two, [name("z")]);
     assert!(refresh.poll_round(now).is_none(), "every topic is covered");
