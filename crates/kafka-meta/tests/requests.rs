@@ -366,3 +366,54 @@ async fn topics_known_by_id_get_their_names_and_unknown_ids_none() {
     assert_eq!(names.len(), 1);
     assert_eq!(names[&ids[0]], "orders");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_gives_up_while_connecting_leaves_the_connection_to_the_next() {
+    let script = Script::new(|request| match request.key {
+        18 if request.connection > 0 => {
+            Reaction::Later(Duration::from_secs(5), encode(&api_versions(MODERN), request.version))
+        }
+        HEARTBEAT => Reaction::Answer(beat(request, 0)),
+        _ => basics(request, ONE).unwrap(),
+    });
+    let cluster = cluster(&script).await;
+    let owner = cluster.owner();
+    let via = owner.via(Lane::Group);
+    let error = cluster.call(To::Node(1), &via, soon(1), heartbeat("m")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(error.to_string().contains("still connecting"), "{error}");
+    let start = Instant::now();
+    cluster.call(To::Node(1), &via, soon(9), heartbeat("m")).await.unwrap();
+    assert!(start.elapsed() <= Duration::from_secs(4), "{:?}", start.elapsed());
+    assert_eq!(script.attempts().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_closes_before_the_broker_does_it_and_comes_back_unnoticed() {
+    let script = Script::new(|request| match request.key {
+        HEARTBEAT => Reaction::Answer(beat(request, 0)),
+        _ => basics(request, ONE).unwrap(),
+    });
+    let cluster = cluster(&script).await;
+    let owner = cluster.owner();
+    let via = owner.via(Lane::Group);
+    cluster.call(To::Node(1), &via, soon(1), heartbeat("m")).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(530)).await;
+    assert_eq!(script.open(), 2);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(script.open(), 1, "the control connection is used by the refresh");
+    let start = Instant::now();
+    cluster.call(To::Node(1), &via, soon(1), heartbeat("m")).await.unwrap();
+    assert!(start.elapsed() < Duration::from_millis(50), "no back-off for a quiet end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_port_that_wants_authentication_first_is_named() {
+    let script = Script::new(|request| match request.key {
+        18 => answer(request, &api_versions(MODERN)),
+        _ => Reaction::Close,
+    });
+    let config = script.config("one:9092").with_request_timeout(Duration::from_secs(2));
+    let error = Cluster::connect_with(config).await.unwrap_err();
+    assert!(error.to_string().contains("may expect SASL"), "{error}");
+}

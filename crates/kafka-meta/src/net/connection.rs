@@ -148,7 +148,7 @@ impl Socket {
         queue.close();
         tracing::debug!(%address, end = %end, "connection closed");
         let blameless = matches!(end, End::Unused | End::Told | End::Fault(Fault::Idle));
-        let error = end.into_error(&address);
+        let error = end.into_error(&address, on_first.is_none());
         // From here on no handle can submit; what is in the queue already was never written.
         while let Ok(submission) = queue.try_recv() {
             let _ = submission.reply.send(Err(error.clone()));
@@ -202,11 +202,15 @@ impl std::fmt::Display for End {
 }
 
 impl End {
-    fn into_error(self, address: &Address) -> Error {
+    fn into_error(self, address: &Address, served: bool) -> Error {
         const OPERATION: &str = "request";
         let detail = match self {
             End::Io(error) => return dial::broken(OPERATION, &address.to_string(), error),
             End::Unused | End::Told => format!("{address}: the connection was given up"),
+            // What a broker does with anything but a handshake before authentication.
+            End::HungUp if !served => format!(
+                "{address}: the broker closed the connection before it answered anything; it may expect SASL"
+            ),
             // Also what a broker does that does not know a request's version.
             End::HungUp => format!("{address}: the broker closed the connection"),
             End::Fault(Fault::Stalled) => format!("{address}: no answer within the request timeout"),

@@ -24,6 +24,11 @@ impl Gate {
         self.until.filter(|until| now < *until)
     }
 
+    /// Whether nobody has tried for so long that what was learned is worth nothing.
+    pub(crate) fn is_forgotten(&self, now: Instant) -> bool {
+        self.until.is_none_or(|until| now >= until + Duration::from_secs(60))
+    }
+
     /// An attempt failed. Several lanes that fail together count once.
     pub(crate) fn failed(&mut self, now: Instant, random: f64) {
         if self.opens(now).is_none() {
@@ -55,5 +60,7 @@ mod tests {
         }
         assert_eq!(waits[..3], [50, 100, 200].map(Duration::from_millis));
         assert_eq!(waits[7], Duration::from_secs(1));
+        assert!(!gate.is_forgotten(now));
+        assert!(gate.is_forgotten(now + Duration::from_secs(60)));
     }
 }

@@ -228,11 +228,14 @@ impl Dialer {
     }
 
     fn failed(&self, address: &Address, error: Error) {
+        let now = Instant::now().into_std();
         let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        // Addresses that are gone for good, as those of restarted pods, must not pile up.
+        failing.retain(|_, failing| !failing.gate.is_forgotten(now));
         let entry = failing
             .entry(address.clone())
             .or_insert_with(|| Failing { gate: Gate::new(), last: error.clone() });
-        entry.gate.failed(Instant::now().into_std(), fastrand::f64());
+        entry.gate.failed(now, fastrand::f64());
         entry.last = error;
     }
 

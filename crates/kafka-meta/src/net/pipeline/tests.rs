@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use proptest::prelude::*;
 
 use super::{AnswerShape, Fault, IDLE, Pipeline, Reply, Submission};
 
@@ -156,4 +157,80 @@ fn a_connection_nobody_uses_is_given_up_after_a_while() {
     pipeline.handle_frame(later, answer(a, b"")).unwrap();
     assert_eq!(pipeline.handle_time(start + IDLE), Ok(()));
     assert_eq!(pipeline.next_deadline(later), later + IDLE);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Submit { throttles: bool },
+    Abandon(usize),
+    Write,
+    Answer { throttle: i32 },
+    Wait(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => any::<bool>().prop_map(|throttles| Step::Submit { throttles }),
+        1 => (0usize..20).prop_map(Step::Abandon),
+        3 => Just(Step::Write),
+        3 => (0i32..300).prop_map(|throttle| Step::Answer { throttle }),
+        1 => (0u64..400).prop_map(Step::Wait),
+    ]
+}
+
+#[derive(Debug)]
+struct Numbered(usize, Rc<Cell<bool>>);
+
+impl Reply for Numbered {
+    fn is_abandoned(&self) -> bool {
+        self.1.get()
+    }
+}
+
+proptest! {
+    /// Whatever happens, nobody is forgotten: each request is answered in its turn, or was abandoned before it
+    /// was sent, or is told of the end. And time never stands still in front of something to do.
+    #[test]
+    fn no_request_is_lost_or_answered_twice(steps in proptest::collection::vec(step(), 1..80)) {
+        let mut now = Instant::now();
+        let mut pipeline = Pipeline::new(now);
+        let mut gone: Vec<Rc<Cell<bool>>> = Vec::new();
+        let mut on_the_wire = std::collections::VecDeque::new();
+        let mut told = Vec::new();
+        for step in steps {
+            match step {
+                Step::Submit { throttles } => {
+                    let flag = Rc::new(Cell::new(false));
+                    let shape = AnswerShape { tagged_header: false, throttles };
+                    let reply = Numbered(gone.len(), flag.clone());
+                    let frame = BytesMut::zeroed(12);
+                    pipeline.submit(now, Submission { frame, shape, patience: PATIENCE, reply });
+                    gone.push(flag);
+                }
+                Step::Abandon(which) => {
+                    if let Some(flag) = gone.get(which) {
+                        flag.set(true);
+                    }
+                }
+                Step::Write => on_the_wire.extend(pipeline.poll_frame(now).map(|frame| correlation(&frame))),
+                Step::Answer { throttle } => {
+                    if let Some(id) = on_the_wire.pop_front() {
+                        let (reply, _) = pipeline.handle_frame(now, answer(id, &throttle.to_be_bytes())).unwrap();
+                        told.push(reply.0);
+                    }
+                }
+                Step::Wait(millis) => now += Duration::from_millis(millis),
+            }
+            if pipeline.handle_time(now).is_ok() && pipeline.poll_frame(now).map(|frame| {
+                on_the_wire.push_back(correlation(&frame));
+            }).is_none() {
+                prop_assert!(pipeline.next_deadline(now) > now);
+            }
+        }
+        told.extend(pipeline.into_replies().map(|reply| reply.0));
+        prop_assert!(told.is_sorted_by(|one, next| one < next), "{told:?}");
+        for (number, flag) in gone.iter().enumerate() {
+            prop_assert!(flag.get() || told.contains(&number), "{number} of {told:?}");
+        }
+    }
 }
