@@ -10,7 +10,7 @@ use testkit::embedded::Embedded;
 
 mod behaviours;
 use behaviours::raw::RawBroker;
-use behaviours::{epochs, listing, offsets, ranges, sessions, topic_ids, transactions, versions};
+use behaviours::{epochs, listing, offsets, producers, ranges, sessions, topic_ids, transactions, versions};
 
 struct InMemory(Embedded);
 

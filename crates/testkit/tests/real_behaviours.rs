@@ -20,7 +20,7 @@ use testkit::Kafka;
 
 mod behaviours;
 use behaviours::raw::{RawBroker, View, name};
-use behaviours::{epochs, listing, offsets, ranges, sessions, topic_ids, transactions, versions};
+use behaviours::{epochs, listing, offsets, producers, ranges, sessions, topic_ids, transactions, versions};
 
 struct Real(Kafka);
 

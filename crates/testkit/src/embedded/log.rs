@@ -167,8 +167,11 @@ impl Log {
         }
         let producer = self.producers.entry(facts.producer_id).or_default();
         if facts.is_control() {
-            producer.epoch = producer.epoch.max(facts.producer_epoch);
-            producer.recent.clear();
+            if producer.epoch != facts.producer_epoch {
+                // The marker carries a new epoch: sequences start again.
+                producer.epoch = facts.producer_epoch;
+                producer.recent.clear();
+            }
             if let Some(first) = self.open.remove(&facts.producer_id) {
                 self.ended.push((first, facts.base));
                 if peek::aborts(&stored.bytes) {

@@ -151,6 +151,9 @@ impl Api for InitProducerIdRequest {
         let Some(id) = &self.transactional_id else {
             return done((world.transactions.next_producer(), 0));
         };
+        if id.is_empty() {
+            return Started::Done(self.refuse(call, 42));
+        }
         if coordinator(world, id) != Some(call.node) {
             return Started::Done(self.refuse(call, 16));
         }

@@ -9,6 +9,7 @@
 pub mod epochs;
 pub mod listing;
 pub mod offsets;
+pub mod producers;
 pub mod ranges;
 pub mod raw;
 pub mod sessions;
@@ -67,6 +68,12 @@ macro_rules! every_row {
             listing::an_open_transaction_hides_everything_from_committed_readers,
             transactions::an_open_transaction_holds_the_last_stable_offset,
             transactions::an_aborted_transaction_is_delivered_and_named,
+            producers::a_repeated_batch_is_answered_alike_and_a_gap_is_45,
+            producers::a_partition_that_was_not_added_is_48_then_120_then_added_by_itself,
+            producers::ending_again_by_the_old_protocol,
+            producers::ending_by_the_new_protocol_raises_the_epoch,
+            producers::a_fenced_producer_is_47_or_90,
+            producers::a_timeout_over_the_limit_is_50_and_an_unknown_topic_is_3,
             offsets::an_anonymous_commit_is_stored_and_read_back,
             offsets::what_was_never_committed_is_minus_one_without_error,
             offsets::an_unknown_topic_and_long_metadata_are_refused,

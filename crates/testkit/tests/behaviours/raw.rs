@@ -478,7 +478,7 @@ pub fn size(data: &PartitionData) -> usize {
 
 /// Markers carry the broker's clock: records much older than it would get a log segment of their own, and an
 /// answer never crosses a segment.
-fn now_ms() -> i64 {
+pub fn now_ms() -> i64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     i64::try_from(now.as_millis()).unwrap()
 }
