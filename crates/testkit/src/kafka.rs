@@ -21,6 +21,8 @@ mod admin;
 mod artifacts;
 mod builder;
 mod config;
+#[cfg(feature = "docker")]
+mod docker;
 mod jvm;
 mod machine;
 mod process;
@@ -30,6 +32,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use rustix::process::Signal;
+use tokio::sync::OnceCell;
 
 pub use admin::{BrokerSeen, PartitionSeen};
 pub use artifacts::DEFAULT_VERSION;
@@ -48,9 +51,21 @@ pub struct Kafka {
 
 enum Provider {
     Jvm(Box<jvm::Jvm>),
+    #[cfg(feature = "docker")]
+    Docker(Box<docker::Docker>),
     Existing(String),
 }
 
+static SHARED: OnceCell<Kafka> = OnceCell::const_new();
+
+#[cfg(feature = "docker")]
+async fn docker(builder: Builder) -> Result<Kafka> {
+    let kafka = Kafka { provider: Provider::Docker(Box::new(docker::Docker::start(&builder).await?)) };
+    kafka.wait_for_brokers(usize::try_from(builder.nodes).unwrap_or(usize::MAX)).await?;
+    Ok(kafka)
+}
+
+#[cfg(not(feature = "docker"))]
 async fn docker(_: Builder) -> Result<Kafka> {
     Err(Failure::new("testkit was built without the feature `docker`"))
 }
@@ -72,11 +87,23 @@ impl Kafka {
         Builder::new()
     }
 
+    /// One cluster for all tests of a binary: started by the first that asks, killed when the process ends.
+    ///
+    /// Later callers get the first one's cluster, whatever they would build. A test that stops nodes or
+    /// changes broker settings starts its own.
+    pub async fn shared(build: impl FnOnce() -> Builder) -> Result<&'static Kafka> {
+        SHARED.get_or_try_init(async || build().start().await).await
+    }
+
     /// The addresses of all nodes, "host:port,host:port".
     pub fn bootstrap(&self) -> String {
         match &self.provider {
             Provider::Jvm(jvm) => {
                 jvm.ids().filter_map(|node| jvm.address(node)).collect::<Vec<_>>().join(",")
+            }
+            #[cfg(feature = "docker")]
+            Provider::Docker(docker) => {
+                docker.ids().filter_map(|node| docker.address(node)).collect::<Vec<_>>().join(",")
             }
             Provider::Existing(bootstrap) => bootstrap.clone(),
         }
@@ -96,7 +123,13 @@ impl Kafka {
 
     /// A node's address, "host:port".
     pub fn node(&self, node: i32) -> Result<String> {
-        self.jvm()?.address(node).ok_or_else(|| Failure::new(format!("no node {node}")))
+        let address = match &self.provider {
+            Provider::Jvm(jvm) => jvm.address(node),
+            #[cfg(feature = "docker")]
+            Provider::Docker(docker) => docker.address(node),
+            Provider::Existing(_) => self.jvm()?.address(node),
+        };
+        address.ok_or_else(|| Failure::new(format!("no node {node}")))
     }
 
     /// A node's process id, while it runs.
@@ -118,6 +151,8 @@ impl Kafka {
     pub fn version(&self) -> Option<&str> {
         match &self.provider {
             Provider::Jvm(jvm) => Some(&jvm.artifacts().version),
+            #[cfg(feature = "docker")]
+            Provider::Docker(docker) => Some(docker.version()),
             Provider::Existing(_) => None,
         }
     }
@@ -126,6 +161,10 @@ impl Kafka {
     ///
     /// Dropping the future kills the node.
     pub async fn stop_node(&self, node: i32) -> Result<()> {
+        #[cfg(feature = "docker")]
+        if let Provider::Docker(docker) = &self.provider {
+            return docker.stop(node).await;
+        }
         self.jvm()?.stop(node).await
     }
 
@@ -149,6 +188,11 @@ impl Kafka {
     ///
     /// Dropping the future leaves the node starting.
     pub async fn restart_node(&self, node: i32) -> Result<()> {
+        #[cfg(feature = "docker")]
+        if let Provider::Docker(docker) = &self.provider {
+            docker.restart(node).await?;
+            return self.wait_for_brokers(docker.ids().count()).await;
+        }
         let jvm = self.jvm()?;
         if jvm.is_running(node) {
             jvm.stop(node).await?;
@@ -170,6 +214,8 @@ impl Kafka {
     fn jvm(&self) -> Result<&jvm::Jvm> {
         match &self.provider {
             Provider::Jvm(jvm) => Ok(jvm),
+            #[cfg(feature = "docker")]
+            Provider::Docker(_) => Err(Failure::new("not with brokers in containers")),
             Provider::Existing(_) => {
                 Err(Failure::new("the brokers are not ours: TESTKIT_KAFKA names a cluster"))
             }
@@ -182,6 +228,8 @@ impl Kafka {
             Provider::Jvm(jvm) => {
                 jvm.ids().filter(|&node| jvm.is_running(node)).filter_map(|node| jvm.address(node)).collect()
             }
+            #[cfg(feature = "docker")]
+            Provider::Docker(docker) => docker.ids().filter_map(|node| docker.address(node)).collect(),
             Provider::Existing(bootstrap) => bootstrap.split(',').map(|one| one.trim().to_owned()).collect(),
         }
     }

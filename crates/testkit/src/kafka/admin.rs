@@ -151,6 +151,15 @@ impl Kafka {
         brokers(&self.live().join(",")).await
     }
 
+    /// Waits until metadata names this many brokers.
+    pub async fn wait_for_brokers(&self, count: usize) -> Result<()> {
+        until("wait for brokers", async || {
+            let found = self.brokers().await?.len();
+            if found < count { Err(Failure::new(format!("{found} of {count}"))) } else { Ok(()) }
+        })
+        .await
+    }
+
     /// Creates a topic and waits until every running node knows its leaders. The topic's id is the result.
     pub async fn create_topic(
         &self,
