@@ -177,3 +177,12 @@ fn a_tombstone_is_not_an_empty_value() {
     assert_eq!((owned[0].key.clone(), owned[0].value.clone()), (Some(Bytes::new()), None));
     assert_eq!((owned[1].key.clone(), owned[1].value.clone()), (None, Some(Bytes::new())));
 }
+
+#[test]
+fn records_and_their_iterators_cross_threads() {
+    fn crosses<T: Send + Sync>() {}
+    crosses::<Records>();
+    crosses::<kafka_read::IntoIter>();
+    crosses::<kafka_read::Iter<'_>>();
+    crosses::<kafka_read::RecordRef<'_>>();
+}

@@ -112,3 +112,14 @@ fn the_rust_zstd_reads_what_the_c_code_writes_and_the_other_way() {
     super::ruzstd::deflate(&vec![0; 20 << 20], &mut zeros).unwrap();
     assert_eq!(super::ruzstd::inflate(&zeros, 1 << 20), Err(Failure::TooLarge));
 }
+
+#[cfg(any(feature = "zstd", feature = "zstd-rust"))]
+#[test]
+fn a_zstd_window_beyond_the_cap_is_refused_before_it_is_made() {
+    // Magic, no flags, a window of 2 GiB, one empty last block.
+    let frame = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 0x01, 0x00, 0x00];
+    assert!(inflate(Codec::Zstd, &frame, 1 << 20, false).is_err());
+    // 8 MiB, which every decoder has to take, whatever the cap.
+    let frame = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x68, 0x01, 0x00, 0x00];
+    assert_eq!(inflate(Codec::Zstd, &frame, 1 << 20, false), Ok(Vec::new()));
+}
