@@ -417,3 +417,20 @@ async fn a_port_that_wants_authentication_first_is_named() {
     let error = Cluster::connect_with(config).await.unwrap_err();
     assert!(error.to_string().contains("may expect SASL"), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_insists_on_a_broker_that_hangs_up_makes_no_storm() {
+    let script = Script::new(|request| match request.key {
+        HEARTBEAT => Reaction::Close,
+        _ => basics(request, ONE).unwrap(),
+    });
+    let cluster = cluster(&script).await;
+    let owner = cluster.owner();
+    let via = owner.via(Lane::Group);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(30) {
+        cluster.call(To::Node(1), &via, soon(5), heartbeat("m")).await.unwrap_err();
+        assert!(script.attempts().len() < 60, "{} attempts in {:?}", script.attempts().len(), start.elapsed());
+    }
+    assert!(script.requests(3).len() < 60);
+}
