@@ -54,6 +54,7 @@ where
     Fut: Future<Output = Result<Reply<T>>>,
 {
     let mut backoff = Backoff::new(codes::BACKOFF, codes::BACKOFF_MAX);
+    let mut last = None;
     loop {
         let node =
             cluster.coordinator(CoordinatorKind::Group, group, attempt_deadline(cluster, deadline)).await;
@@ -72,10 +73,12 @@ where
             cluster.forget_coordinator(CoordinatorKind::Group, group, node);
         }
         let pause = backoff.next(fastrand::f64());
+        tracing::debug!(group, %error, ?pause, "asking the coordinator again");
+        let error = codes::more_telling(last.take(), error);
         if Instant::now() + pause >= deadline {
             return Err(timed_out(operation, error));
         }
-        tracing::debug!(group, %error, ?pause, "asking the coordinator again");
+        last = Some(error);
         tokio::time::sleep(pause).await;
     }
 }

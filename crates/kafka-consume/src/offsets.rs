@@ -23,6 +23,7 @@ use kafka_meta::wire::protocol::messages::{self, OffsetCommitRequest};
 use kafka_meta::wire::protocol::protocol::StrBytes;
 use kafka_meta::{Cluster, CommittedOffset, Error, ErrorCode, ErrorKind, Result, TopicName};
 use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::coordinator::attempt_deadline;
@@ -35,6 +36,7 @@ mod tests;
 
 pub(crate) use self::core::Key;
 use self::core::{CallId, Core, OPERATION, Outcome, Plan};
+use self::fetch::{Until, Wanted};
 
 /// OffsetCommit from the first version without a retention time a broker would have to be asked about, to the
 /// last one the codec can write (10 names topics by id).
@@ -74,9 +76,25 @@ impl Identity {
 }
 
 /// The offsets a group has stored, as one consumer uses them. Cheap to clone; clones share one queue of commits.
+///
+/// When the last clone is dropped the background task ends at once: what was not sent never will be.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupOffsets {
     shared: Arc<Shared>,
+    _guard: Arc<Guard>,
+}
+
+/// Ends the task, which holds [`Shared`] itself, with the last handle.
+#[derive(Debug)]
+struct Guard(Arc<Shared>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let task = self.0.lock().task.take();
+        if let Some(task) = task {
+            task.abort();
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -92,20 +110,20 @@ struct State {
     core: Core,
     callers: HashMap<CallId, oneshot::Sender<Outcome>>,
     running: bool,
+    task: Option<AbortHandle>,
 }
 
 impl GroupOffsets {
     /// The offsets of `group_id`, through `owner`'s own group lane.
     pub(crate) fn new(cluster: Cluster, owner: &Owner, group_id: impl Into<String>) -> Self {
-        let state = State { core: Core::new(), callers: HashMap::new(), running: false };
-        GroupOffsets {
-            shared: Arc::new(Shared {
-                cluster,
-                via: owner.via(Lane::Group),
-                group_id: group_id.into(),
-                state: Mutex::new(state),
-            }),
-        }
+        let state = State { core: Core::new(), callers: HashMap::new(), running: false, task: None };
+        let shared = Arc::new(Shared {
+            cluster,
+            via: owner.via(Lane::Group),
+            group_id: group_id.into(),
+            state: Mutex::new(state),
+        });
+        GroupOffsets { _guard: Arc::new(Guard(shared.clone())), shared }
     }
 
     /// The group's id.
@@ -172,7 +190,8 @@ impl GroupOffsets {
         drop(state);
         if start {
             let task = Running { shared: self.shared.clone(), done: false };
-            self.shared.cluster.spawn(task.run());
+            let task = self.shared.cluster.spawn(task.run());
+            self.shared.lock().task = Some(task.abort_handle());
         }
         Ok((call, result))
     }
@@ -201,9 +220,35 @@ impl GroupOffsets {
         identity: Option<Identity>,
         deadline: Instant,
     ) -> Result<HashMap<Key, Option<CommittedOffset>>> {
+        self.fetch(partitions, identity, deadline, Until::All).await
+    }
+
+    /// As [`GroupOffsets::committed`], but returns with the first answer that tells about any partition: one that
+    /// an open transaction holds keeps no other one waiting. What is absent from the result is not known yet.
+    ///
+    /// # Errors
+    ///
+    /// As there; `Timeout` only when nothing at all was told.
+    pub(crate) async fn committed_some(
+        &self,
+        partitions: Vec<Key>,
+        identity: Option<Identity>,
+        deadline: Instant,
+    ) -> Result<HashMap<Key, Option<CommittedOffset>>> {
+        self.fetch(partitions, identity, deadline, Until::Any).await
+    }
+
+    async fn fetch(
+        &self,
+        partitions: Vec<Key>,
+        identity: Option<Identity>,
+        deadline: Instant,
+        until: Until,
+    ) -> Result<HashMap<Key, Option<CommittedOffset>>> {
         self.check_group(fetch::OPERATION)?;
         let Shared { cluster, via, group_id, .. } = &*self.shared;
-        fetch::committed(cluster, via, group_id, partitions, identity, deadline).await
+        let wanted = Wanted::new(partitions, identity.is_none(), until);
+        fetch::committed(cluster, via, group_id, wanted, identity, deadline).await
     }
 }
 

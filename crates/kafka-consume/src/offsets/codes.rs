@@ -73,6 +73,14 @@ pub(crate) fn passes(error: &Error) -> bool {
     }
 }
 
+/// Which of two failures in a row tells the caller more: running out of time says less than what came before it.
+pub(crate) fn more_telling(before: Option<Error>, now: Error) -> Error {
+    match before {
+        Some(before) if now.kind() == ErrorKind::Timeout => before,
+        _ => now,
+    }
+}
+
 /// The error of a code, with the code kept for [`code_of`].
 ///
 /// For a member every refusal of its identity is `Fenced`; a consumer that only borrows the group's storage

@@ -391,7 +391,7 @@ impl Core {
         let Some(flight) = self.flight.take_if(|flight| flight.ticket == ticket) else { return };
         let again = codes::passes(error);
         for (key, mut entry) in flight.entries {
-            entry.reason = Some(error.clone());
+            entry.reason = Some(codes::more_telling(entry.reason.take(), error.clone()));
             if again {
                 self.requeue(now, key, entry);
             } else {
@@ -414,7 +414,7 @@ impl Core {
         for (key, mut entry) in std::mem::take(&mut self.queue) {
             // This was the one attempt an abandoned offset has.
             entry.sent = true;
-            entry.reason = Some(error.clone());
+            entry.reason = Some(codes::more_telling(entry.reason.take(), error.clone()));
             if again {
                 self.requeue(now, key, entry);
             } else {

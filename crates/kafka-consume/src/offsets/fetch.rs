@@ -43,11 +43,10 @@ pub(super) async fn committed(
     cluster: &Cluster,
     via: &Via,
     group: &str,
-    partitions: Vec<Key>,
+    wanted: Wanted,
     identity: Option<Identity>,
     deadline: Instant,
 ) -> Result<HashMap<Key, Option<CommittedOffset>>> {
-    let wanted = Wanted::new(partitions, identity.is_none());
     if wanted.open.is_empty() {
         return Ok(HashMap::new());
     }
@@ -67,21 +66,32 @@ pub(super) async fn committed(
     Ok(wanted.into_inner().unwrap_or_else(PoisonError::into_inner).found)
 }
 
+/// When an OffsetFetch has told enough.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Until {
+    /// Every partition is known.
+    All,
+    /// At least one is.
+    Any,
+}
+
 /// What is asked for and what is known of it.
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) open: BTreeSet<Key>,
     pub(super) found: HashMap<Key, Option<CommittedOffset>>,
     anonymous: bool,
+    until: Until,
     missing_since: Option<StdInstant>,
 }
 
 impl Wanted {
-    pub(super) fn new(partitions: Vec<Key>, anonymous: bool) -> Self {
+    pub(super) fn new(partitions: Vec<Key>, anonymous: bool, until: Until) -> Self {
         Wanted {
             open: partitions.into_iter().collect(),
             found: HashMap::new(),
             anonymous,
+            until,
             missing_since: None,
         }
     }
@@ -126,7 +136,7 @@ impl Wanted {
                 }
             }
         }
-        if self.open.is_empty() {
+        if self.open.is_empty() || self.until == Until::Any && !self.found.is_empty() {
             return Ok(Reply::Done(()));
         }
         match reason {

@@ -13,7 +13,7 @@ use kafka_meta::{CommittedOffset, ErrorCode, ErrorKind};
 use super::key;
 use crate::coordinator::Reply;
 use crate::offsets::codes::code_of;
-use crate::offsets::fetch::Wanted;
+use crate::offsets::fetch::{Until, Wanted};
 
 fn name(text: &'static str) -> WireName {
     WireName(StrBytes::from_static_str(text))
@@ -39,7 +39,7 @@ fn answer(group_code: i16, parts: &[(i32, i16, i64)]) -> OffsetFetchResponse {
 
 #[test]
 fn stored_and_none_are_results_and_the_rest_is_asked_again() {
-    let mut wanted = Wanted::new(vec![key(0), key(1), key(2), key(3)], true);
+    let mut wanted = Wanted::new(vec![key(0), key(1), key(2), key(3)], true, Until::All);
     let now = Instant::now();
     let reply = wanted.handle_answer(now, "g", &answer(0, &[(0, 0, 7), (1, 0, -1), (2, 88, -1)])).unwrap();
     assert!(
@@ -60,7 +60,7 @@ fn stored_and_none_are_results_and_the_rest_is_asked_again() {
 #[test]
 fn an_error_of_the_group_never_counts_as_none_stored() {
     for (code, rediscover) in [(14, false), (15, true), (16, true), (7, true)] {
-        let mut wanted = Wanted::new(vec![key(0)], true);
+        let mut wanted = Wanted::new(vec![key(0)], true, Until::All);
         let reply = wanted.handle_answer(Instant::now(), "g", &answer(code, &[(0, 0, -1)])).unwrap();
         assert_eq!(matches!(reply, Reply::Rediscover(_)), rediscover, "{code}");
         assert!(!matches!(reply, Reply::Done(())), "{code}");
@@ -70,7 +70,7 @@ fn an_error_of_the_group_never_counts_as_none_stored() {
 
 #[test]
 fn an_answer_without_the_group_is_asked_again() {
-    let mut wanted = Wanted::new(vec![key(0)], true);
+    let mut wanted = Wanted::new(vec![key(0)], true, Until::All);
     let reply = wanted.handle_answer(Instant::now(), "other", &answer(0, &[(0, 0, 5)])).unwrap();
     assert!(matches!(reply, Reply::Again(_)) && wanted.found.is_empty());
 }
@@ -82,7 +82,7 @@ fn the_old_shape_of_the_answer_means_the_same() {
         part.clone(),
         part.clone().with_partition_index(1).with_error_code(16).with_committed_offset(-1),
     ]);
-    let mut wanted = Wanted::new(vec![key(0), key(1)], true);
+    let mut wanted = Wanted::new(vec![key(0), key(1)], true, Until::All);
     let old = OffsetFetchResponse::default().with_topics(vec![topic]);
     let reply = wanted.handle_answer(Instant::now(), "g", &old).unwrap();
     assert!(matches!(reply, Reply::Rediscover(_)));
@@ -93,7 +93,7 @@ fn the_old_shape_of_the_answer_means_the_same() {
 #[test]
 fn a_refused_member_is_fenced_and_the_code_is_kept() {
     for code in [113, 25] {
-        let mut wanted = Wanted::new(vec![key(0)], false);
+        let mut wanted = Wanted::new(vec![key(0)], false, Until::All);
         let error = wanted.handle_answer(Instant::now(), "g", &answer(code, &[])).unwrap_err();
         assert_eq!((error.kind(), code_of(&error)), (ErrorKind::Fenced, Some(ErrorCode::from(code))));
     }
@@ -101,7 +101,7 @@ fn a_refused_member_is_fenced_and_the_code_is_kept() {
 
 #[test]
 fn forbidden_topics_and_groups_are_errors_and_unknown_topics_after_a_grace() {
-    let mut wanted = Wanted::new(vec![key(0)], true);
+    let mut wanted = Wanted::new(vec![key(0)], true, Until::All);
     let start = Instant::now();
     let error = wanted.handle_answer(start, "g", &answer(0, &[(0, 29, -1)])).unwrap_err();
     assert_eq!((error.kind(), error.topic()), (ErrorKind::Authorization, Some("orders")));

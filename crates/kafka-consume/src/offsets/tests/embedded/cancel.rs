@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::{setup, within};
+use super::{Setup, setup, within};
 use crate::offsets::Identity;
 use crate::offsets::tests::offsets;
 use kafka_meta::wire::protocol::messages::ApiKey;
@@ -90,4 +90,17 @@ async fn a_read_dropped_after_any_number_of_polls_leaves_nothing_behind() {
             break;
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_not_sent_when_the_consumer_is_dropped_never_is() {
+    let Setup { kafka, cluster, _owner, group } = setup().await;
+    kafka.set_coordinator_not_available(20);
+    let commit = group.commit(offsets(&[(0, 5)]), Identity::anonymous(), within(60));
+    drop(tokio::time::timeout(Duration::from_secs(1), commit).await);
+    drop(group);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert!(kafka.requests_of(ApiKey::OffsetCommit).is_empty());
+    assert_eq!(kafka.committed("g", "orders", 0), None);
+    drop(cluster);
 }

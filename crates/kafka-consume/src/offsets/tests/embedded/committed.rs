@@ -82,3 +82,18 @@ async fn every_version_a_broker_may_limit_us_to_works() {
         assert!(setup.kafka.requests_of(ApiKey::OffsetFetch).iter().all(|seen| seen.version == highest));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_unstable_keeps_the_others_waiting_only_if_all_are_wanted() {
+    let setup = setup().await;
+    setup.commit_all(&[(0, 5), (1, 6)]).await;
+    setup.kafka.set_offset_unstable(super::GROUP, "orders", 0, true);
+    let start = Instant::now();
+    let found = setup.group.committed_some(vec![key(0), key(1), key(2)], None, within(20)).await.unwrap();
+    assert_eq!(found.get(&key(1)), Some(&Some(super::committed_offset(6))));
+    assert_eq!(found.get(&key(2)), Some(&None));
+    assert_eq!(found.get(&key(0)), None, "not known is absent, not none");
+    assert!(start.elapsed() < Duration::from_secs(1));
+    let error = setup.group.committed_some(vec![key(0)], None, within(20)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+}
