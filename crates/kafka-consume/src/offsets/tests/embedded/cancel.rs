@@ -104,3 +104,15 @@ async fn what_was_not_sent_when_the_consumer_is_dropped_never_is() {
     assert_eq!(kafka.committed("g", "orders", 0), None);
     drop(cluster);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_dropped_between_two_attempts_has_no_second_one() {
+    let setup = setup().await;
+    setup.kafka.fault(ApiKey::OffsetCommit).times(1).error(14);
+    // The first attempt is answered at once, the second is 80 to 120 ms away.
+    let dropped = tokio::time::timeout(Duration::from_millis(50), setup.commit(&[(0, 5)])).await;
+    assert!(dropped.is_err());
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(setup.commits_sent(), 1);
+    assert_eq!(setup.stored(0), None);
+}
