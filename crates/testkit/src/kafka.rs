@@ -26,6 +26,7 @@ mod docker;
 mod jvm;
 mod machine;
 mod process;
+mod security;
 mod storage;
 
 use std::path::PathBuf;
@@ -40,6 +41,7 @@ pub(crate) use artifacts::{Artifacts, JVM_FLAGS};
 pub use builder::{Builder, prepare};
 pub(crate) use machine::{MARK, Machine, free_ports};
 pub(crate) use process::signal;
+pub use security::Certificates;
 
 use crate::client::Client;
 use crate::failure::{Failure, Result};
