@@ -151,6 +151,30 @@ fn every_cut_of_the_data_ends_in_a_silent_tail() {
 }
 
 #[test]
+fn a_tail_that_cannot_have_been_cut_tells_where_it_claims_to_end() {
+    let mut data = batch(6, b"value").to_vec();
+    data[8..12].copy_from_slice(&i32::MAX.to_be_bytes());
+    let mut batches = scan(Bytes::from([batch(3, b"value").to_vec(), data.clone()].concat()));
+    assert_eq!(batches.tail_as_damage(), None);
+    assert_eq!(batches.by_ref().count(), 1);
+    let damage = batches.tail_as_damage().unwrap();
+    assert_eq!((damage.position, damage.what), (batches.position(), Reason::Length));
+    assert_eq!(damage.claimed_next, Some(9));
+    // Too short for a header: no claim. Nothing left: no damage.
+    let mut batches = scan(Bytes::copy_from_slice(&data[..40]));
+    assert!(batches.next().is_none());
+    assert_eq!(batches.tail_as_damage().unwrap().claimed_next, None);
+    let mut batches = scan(batch(3, b"value"));
+    assert_eq!(batches.by_ref().count(), 1);
+    assert_eq!(batches.tail_as_damage(), None);
+    // What ended in damage has no tail.
+    data[8..12].fill(0);
+    let mut batches = scan(Bytes::from(data));
+    assert!(batches.next().unwrap().is_err());
+    assert_eq!(batches.tail_as_damage(), None);
+}
+
+#[test]
 fn a_batch_inside_a_value_is_not_taken_for_the_next_one() {
     // A topic that holds copies of batches: the damaged one's value is itself a good batch.
     let nested = batch(1_000, b"inner");

@@ -198,6 +198,19 @@ fn what_a_leader_changes_at_append_leaves_the_batch_good() {
 }
 
 #[test]
+fn a_wrapper_tells_its_lowest_offset_although_its_header_has_the_last() {
+    let messages = [10, 11, 15].map(|offset| Message { offset, ..Message::default() });
+    for magic in [0, 1] {
+        let mut out = Vec::new();
+        put_wrapper(&mut out, magic, Codec::Snappy, None, &messages).unwrap();
+        put_message(&mut out, magic, 0, &Message { offset: 16, ..Message::default() });
+        let lowest: Vec<_> =
+            scan(Bytes::from(out)).map(|batch| batch.unwrap().lowest_offset(&Limits::default())).collect();
+        assert_eq!(lowest, [10, 16]);
+    }
+}
+
+#[test]
 fn a_wrapper_stamped_by_the_broker_gives_every_record_its_time() {
     let messages = [1, 2].map(|offset| Message { offset, timestamp: 5, ..Message::default() });
     let mut out = Vec::new();

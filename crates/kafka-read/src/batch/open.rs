@@ -39,6 +39,16 @@ impl RawBatch {
         }
     }
 
+    /// The lowest offset in the batch: where a reader that found it by [`super::resync`] goes on. The header tells,
+    /// except for a v0 or v1 wrapper, whose own offset is that of its last message: that one is opened.
+    pub fn lowest_offset(&self, limits: &Limits) -> i64 {
+        let last = self.header.base_offset;
+        if self.header.magic >= 2 || self.header.codec() == Ok(Codec::None) {
+            return last;
+        }
+        self.open(limits, i64::MIN).ok().and_then(|set| set.first_offset()).unwrap_or(last)
+    }
+
     /// Bytes on the wire, by which to decide where to inflate it; 0 when it is not packed.
     pub fn packed_hint(&self) -> usize {
         if self.header.codec() == Ok(Codec::None) { 0 } else { self.bytes.len() }

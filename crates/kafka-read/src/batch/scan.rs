@@ -44,6 +44,19 @@ impl Scan {
         self.data.len() - self.at.min(self.data.len())
     }
 
+    /// The tail seen as damage, for a reader who knows that it was not cut: brokers send the first batch of an
+    /// answer whole whatever the limit (KIP-74), so a tail that is all of the first partition's data, or that comes
+    /// back no longer when asked for again, has a wrong length. Waiting for its rest would be waiting for ever.
+    pub fn tail_as_damage(&self) -> Option<Damage> {
+        let tail = self.data.get(self.at..).filter(|tail| self.ended && !tail.is_empty())?;
+        match cut(tail) {
+            Cut::Tail => {
+                Some(Damage { position: self.at, what: Reason::Length, claimed_next: claimed_next(tail) })
+            }
+            Cut::Batch(_) | Cut::Bad(..) => None,
+        }
+    }
+
     fn damage(&mut self, what: Reason, claimed_next: Option<i64>) -> Option<Result<RawBatch, Damage>> {
         self.ended = true;
         Some(Err(Damage { position: self.at, what, claimed_next }))
