@@ -27,6 +27,9 @@
 //! shorter than any of those steps still makes progress. Every other async method says what dropping its future
 //! leaves behind.
 
+// Used by the classic membership.
+#[allow(dead_code)]
+mod assign;
 mod buffer;
 mod config;
 mod consumer;
@@ -48,6 +51,7 @@ mod session;
 mod shared;
 mod stream;
 
+pub use assign::Assignor;
 pub use config::{ConsumerConfig, GroupProtocol, OffsetReset, Position};
 pub use consumer::Consumer;
 pub use handle::ConsumerHandle;
