@@ -29,6 +29,7 @@ use tokio::time::Instant;
 mod admin;
 mod api;
 mod connection;
+mod consumer_group;
 mod control;
 mod faults;
 mod fetch;

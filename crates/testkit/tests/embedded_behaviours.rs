@@ -10,7 +10,9 @@ use testkit::embedded::Embedded;
 
 mod behaviours;
 use behaviours::raw::RawBroker;
-use behaviours::{epochs, listing, offsets, producers, ranges, sessions, topic_ids, transactions, versions};
+use behaviours::{
+    consumer_groups, epochs, listing, offsets, producers, ranges, sessions, topic_ids, transactions, versions,
+};
 
 struct InMemory(Embedded);
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::{
-    AddPartitionsToTxnRequest, ApiKey, ApiVersionsRequest, CreateTopicsRequest, DeleteRecordsRequest,
-    DeleteTopicsRequest, EndTxnRequest, FetchRequest, FindCoordinatorRequest, InitProducerIdRequest,
-    ListOffsetsRequest, MetadataRequest, OffsetCommitRequest, OffsetFetchRequest,
-    OffsetForLeaderEpochRequest, ProduceRequest, ResponseHeader,
+    AddPartitionsToTxnRequest, ApiKey, ApiVersionsRequest, ConsumerGroupHeartbeatRequest,
+    CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest, EndTxnRequest, FetchRequest,
+    FindCoordinatorRequest, InitProducerIdRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest,
+    OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest, ResponseHeader,
 };
 use kafka_protocol::protocol::{Encodable, HeaderVersion, Request};
 use tokio::time::Instant;
@@ -194,6 +194,7 @@ pub(super) fn decode(api: ApiKey, version: i16, body: Bytes) -> Option<Box<dyn J
         ApiKey::InitProducerId => typed::<InitProducerIdRequest>(body, version),
         ApiKey::OffsetForLeaderEpoch => typed::<OffsetForLeaderEpochRequest>(body, version),
         ApiKey::AddPartitionsToTxn => typed::<AddPartitionsToTxnRequest>(body, version),
+        ApiKey::ConsumerGroupHeartbeat => typed::<ConsumerGroupHeartbeatRequest>(body, version),
         ApiKey::EndTxn => typed::<EndTxnRequest>(body, version),
         _ => None,
     }

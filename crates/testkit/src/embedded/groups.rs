@@ -1,7 +1,7 @@
-//! What a group's coordinator keeps of a group without members: where it is, and its offsets.
+//! What a coordinator keeps of every group: where it is, its offsets, and which kind its members are of.
 //!
-//! Membership protocols are not here; a group can only be declared live, which is enough to see anonymous
-//! commits refused.
+//! The membership protocols have files of their own. A group without members can be declared live, which is
+//! enough to see anonymous commits refused.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -18,8 +18,11 @@ use kafka_protocol::messages::{
     OffsetFetchRequest, OffsetFetchResponse,
 };
 use kafka_protocol::protocol::StrBytes;
+use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::api::{Api, Call, Started};
+use super::consumer_group::{ConsumerGroup, Timing};
 use super::world::World;
 
 /// Longest metadata a broker stores with an offset.
@@ -33,23 +36,63 @@ pub(super) struct Stored {
     pub metadata: String,
 }
 
+/// Whose protocol a group's members speak.
+#[derive(Debug, Default)]
+pub(super) enum Kind {
+    /// Nobody has ever joined.
+    #[default]
+    Simple,
+    Consumer(ConsumerGroup),
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Group {
     pub offsets: BTreeMap<(String, i32), Stored>,
+    pub kind: Kind,
+    /// Declared to have members.
     pub live: bool,
     /// Partitions with an offset of a transaction that has not ended.
     pub unstable: HashSet<(String, i32)>,
 }
 
-#[derive(Debug, Default)]
+impl Group {
+    /// Whether anybody is in it.
+    pub fn is_live(&mut self, now: Instant) -> bool {
+        match &mut self.kind {
+            Kind::Simple => self.live,
+            Kind::Consumer(group) => {
+                group.expire(now);
+                self.live || !group.members.is_empty()
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
 pub(super) struct Groups {
     pub groups: BTreeMap<String, Group>,
+    pub timing: Timing,
+    /// Off: the new protocol is listed and refused, as by `group.coordinator.rebalance.protocols=classic`.
+    pub consumer_protocol: bool,
     /// Key (group or transactional id) → node, where it is not the default one.
     coordinators: HashMap<String, i32>,
     /// How many look-ups still find no coordinator.
     pub not_available: u32,
     /// How many group requests are still answered "not coordinator" and "loading" after a move.
     pub warming: Vec<i16>,
+}
+
+impl Default for Groups {
+    fn default() -> Self {
+        Groups {
+            groups: BTreeMap::new(),
+            timing: Timing::default(),
+            consumer_protocol: true,
+            coordinators: HashMap::new(),
+            not_available: 0,
+            warming: Vec::new(),
+        }
+    }
 }
 
 impl Groups {
@@ -59,8 +102,11 @@ impl Groups {
         }
     }
 
-    pub fn place(&mut self, key: &str, node: i32) {
+    pub fn place(&mut self, key: &str, node: i32, now: Instant) {
         self.coordinators.insert(key.to_owned(), node);
+        if let Some(Kind::Consumer(group)) = self.groups.get_mut(key).map(|group| &mut group.kind) {
+            group.restart_sessions(now, &self.timing);
+        }
     }
 
     pub fn fail_over(&mut self, from: i32, to: Option<i32>) {
@@ -85,7 +131,7 @@ pub(super) fn coordinator(world: &World, key: &str) -> Option<i32> {
 }
 
 /// Whether this node may answer for the group, and the code it answers with when not.
-fn admit(world: &mut World, call: &Call, group: &str) -> Result<(), i16> {
+pub(super) fn admit(world: &mut World, call: &Call, group: &str) -> Result<(), i16> {
     if coordinator(world, group) != Some(call.node) {
         return Err(16);
     }
@@ -163,34 +209,66 @@ impl Api for OffsetCommitRequest {
         if let Err(code) = admit(world, call, &self.group_id) {
             return Started::Done(self.refuse(call, code));
         }
+        let id = |topic: &str| world.topics.get(topic).map(|topic| topic.id);
+        let ids: Vec<Option<Uuid>> = self.topics.iter().map(|topic| id(&topic.name)).collect();
         let group = world.groups.groups.entry(self.group_id.to_string()).or_default();
-        // Without members only the epoch makes a commit anonymous; whatever the member id says.
-        if group.live || self.generation_id_or_member_epoch >= 0 {
-            return Started::Done(self.refuse(call, 25));
-        }
-        let mut response = self.refuse(call, 0);
-        for (topic, answer) in self.topics.iter().zip(&mut response.topics) {
-            for (asked, entry) in topic.partitions.iter().zip(&mut answer.partitions) {
-                let metadata = asked.committed_metadata.as_ref().map(ToString::to_string).unwrap_or_default();
-                if world.partition(&topic.name, asked.partition_index).is_none() {
-                    entry.error_code = 3;
-                } else if metadata.len() > MAX_METADATA {
-                    entry.error_code = 12;
-                } else {
-                    let leader_epoch = if call.version >= 6 { asked.committed_leader_epoch } else { -1 };
-                    let stored = Stored { offset: asked.committed_offset, leader_epoch, metadata };
-                    let group = world.groups.groups.entry(self.group_id.to_string()).or_default();
-                    group.offsets.insert((topic.name.to_string(), asked.partition_index), stored);
+        if !group.is_live(call.now) {
+            // Without members the epoch alone makes a commit anonymous, whatever the member id says.
+            if self.generation_id_or_member_epoch >= 0 {
+                return Started::Done(self.refuse(call, 25));
+            }
+        } else if let Kind::Consumer(group) = &group.kind
+            && !group.members.is_empty()
+        {
+            let (member, epoch) = (self.member_id.as_str(), self.generation_id_or_member_epoch);
+            if group.members.contains_key(member) && call.version < 9 {
+                return Started::Done(self.refuse(call, 35));
+            }
+            let mut response = self.refuse(call, 0);
+            for ((topic, answer), id) in self.topics.iter().zip(&mut response.topics).zip(ids) {
+                for (asked, entry) in topic.partitions.iter().zip(&mut answer.partitions) {
+                    let place = id.map(|id| (id, asked.partition_index));
+                    entry.error_code = group.may_commit(member, epoch, place);
                 }
             }
+            return Started::Done(store(&self, world, call, response));
+        } else {
+            return Started::Done(self.refuse(call, 25));
         }
-        world.touch();
-        Started::Done(response)
+        let response = self.refuse(call, 0);
+        Started::Done(store(&self, world, call, response))
     }
 
     fn throttle(response: &mut OffsetCommitResponse) -> Option<&mut i32> {
         Some(&mut response.throttle_time_ms)
     }
+}
+
+/// Stores what `response` has not refused yet.
+fn store(
+    request: &OffsetCommitRequest,
+    world: &mut World,
+    call: &Call,
+    mut response: OffsetCommitResponse,
+) -> OffsetCommitResponse {
+    for (topic, answer) in request.topics.iter().zip(&mut response.topics) {
+        for (asked, entry) in topic.partitions.iter().zip(&mut answer.partitions) {
+            let metadata = asked.committed_metadata.as_ref().map(ToString::to_string).unwrap_or_default();
+            if entry.error_code != 0 {
+            } else if world.partition(&topic.name, asked.partition_index).is_none() {
+                entry.error_code = 3;
+            } else if metadata.len() > MAX_METADATA {
+                entry.error_code = 12;
+            } else {
+                let leader_epoch = if call.version >= 6 { asked.committed_leader_epoch } else { -1 };
+                let stored = Stored { offset: asked.committed_offset, leader_epoch, metadata };
+                let group = world.groups.groups.entry(request.group_id.to_string()).or_default();
+                group.offsets.insert((topic.name.to_string(), asked.partition_index), stored);
+            }
+        }
+    }
+    world.touch();
+    response
 }
 
 /// One partition of an OffsetFetch answer: index, offset, epoch, metadata, code.
@@ -293,13 +371,20 @@ impl Api for OffsetFetchRequest {
         }
         for group in &self.groups {
             let mut entry = OffsetFetchResponseGroup::default().with_group_id(group.group_id.clone());
-            let live = world.groups.groups.get(group.group_id.as_str()).is_some_and(|known| known.live);
-            // A null member id is anonymous and always allowed; any other one is checked while members exist.
-            let refused = match admit(world, call, &group.group_id) {
-                Err(code) => Some(code),
-                Ok(()) if live && call.version >= 9 && group.member_id.is_some() => Some(25),
-                Ok(()) => None,
-            };
+            let refused = admit(world, call, &group.group_id).err().or_else(|| {
+                let known = world.groups.groups.get_mut(group.group_id.as_str())?;
+                // A null member id is anonymous and always allowed; any other one is checked while members exist.
+                let member = group.member_id.as_ref().filter(|_| call.version >= 9)?;
+                if !known.is_live(call.now) {
+                    return None;
+                }
+                match &known.kind {
+                    Kind::Consumer(members) => {
+                        Some(members.may_commit(member, group.member_epoch, None)).filter(|code| *code != 0)
+                    }
+                    Kind::Simple => Some(25),
+                }
+            });
             if let Some(code) = refused {
                 response.groups.push(entry.with_error_code(code));
                 continue;

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use kafka_protocol::messages::ApiKey;
 
+use tokio::time::Instant;
+
 use super::Embedded;
 use super::faults::FaultBuilder;
 use super::groups;
@@ -120,6 +122,8 @@ impl Embedded {
     pub fn set_release(&self, release: Release) {
         let mut world = self.shared.world();
         world.release = release;
+        world.groups.timing.rejoin_always = release == Release::V4_3;
+        world.groups.consumer_protocol = matches!(release, Release::V4_0 | Release::V4_3);
         for node in world.nodes.values_mut() {
             node.versions = Versions::of(release);
         }
@@ -163,7 +167,7 @@ impl Embedded {
     /// Moves the coordinator of a group or a transactional id; what it keeps moves along.
     pub fn move_coordinator(&self, key: &str, node: i32) {
         let mut world = self.shared.world();
-        world.groups.place(key, node);
+        world.groups.place(key, node, Instant::now());
         world.touch();
     }
 

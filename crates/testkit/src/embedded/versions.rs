@@ -39,6 +39,7 @@ const TABLE: &[(ApiKey, i16, [i16; 4])] = &[
     (ApiKey::OffsetForLeaderEpoch, 2, [4, 4, 4, 4]),
     (ApiKey::AddPartitionsToTxn, 0, [3, 3, 3, 3]),
     (ApiKey::EndTxn, 0, [3, 4, 5, 5]),
+    (ApiKey::ConsumerGroupHeartbeat, 0, [0, 0, 1, 1]),
 ];
 
 /// The version ranges and features one node advertises and obeys.

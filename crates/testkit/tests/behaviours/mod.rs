@@ -6,6 +6,7 @@
 #![allow(dead_code, missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
+pub mod consumer_groups;
 pub mod epochs;
 pub mod listing;
 pub mod offsets;
@@ -67,6 +68,7 @@ macro_rules! every_row {
             listing::old_versions_name_no_epoch_and_unknown_things_are_errors,
             listing::an_open_transaction_hides_everything_from_committed_readers,
             transactions::an_open_transaction_holds_the_last_stable_offset,
+            transactions::a_committed_reader_waits_above_the_last_stable_offset,
             transactions::an_aborted_transaction_is_delivered_and_named,
             producers::a_repeated_batch_is_answered_alike_and_a_gap_is_45,
             producers::a_partition_that_was_not_added_is_48_then_120_then_added_by_itself,
@@ -79,6 +81,16 @@ macro_rules! every_row {
             offsets::an_unknown_topic_and_long_metadata_are_refused,
             offsets::another_node_is_not_the_coordinator,
             offsets::each_key_of_a_coordinator_look_up_is_answered,
+            consumer_groups::a_join_with_a_wrong_field_is_42_or_112,
+            consumer_groups::an_assignment_is_told_once_and_repeated_to_a_full_request,
+            consumer_groups::an_empty_list_of_topics_is_accepted,
+            consumer_groups::a_second_member_waits_until_the_first_has_given_up,
+            consumer_groups::epoch_0_of_a_live_member_is_a_rejoin,
+            consumer_groups::a_static_member_is_replaced_only_after_it_has_parked,
+            consumer_groups::a_members_commits_are_checked_by_id_and_epoch,
+            consumer_groups::after_an_acknowledgement_the_old_epoch_commits_only_what_is_kept,
+            consumer_groups::a_pattern_is_resolved_after_the_first_answer,
+            consumer_groups::a_topic_made_later_is_assigned_then,
             versions::a_version_too_high_is_35_in_a_v0_body_and_the_socket_lives,
             versions::an_empty_software_name_is_42,
             versions::another_request_in_an_unknown_version_closes_the_socket,

@@ -207,7 +207,8 @@ impl View {
                             == 0;
                 }
             }
-            if ready {
+            // Every node has to know, not only the leaders.
+            if ready && self.leaders_everywhere(topic).await.iter().all(|leader| *leader >= 0) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
