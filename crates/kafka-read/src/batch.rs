@@ -1,11 +1,11 @@
 //! Record batches: found in an answer, checked, inflated, walked.
 //!
-//! A batch passes four steps, each at most once: [`scan`] reads its header and cuts it out, [`AbortedFilter`]
-//! decides from the header whether it is wanted, [`RawBatch::verify`] checks its CRC, [`RawBatch::open`] inflates
-//! it and walks every record frame with bounds. What `open` returns, a [`RecordSet`], cannot fail any more: its
+//! A batch passes four steps, each at most once: `scan` reads its header and cuts it out, `AbortedFilter`
+//! decides from the header whether it is wanted, `RawBatch::verify` checks its CRC, `RawBatch::open` inflates
+//! it and walks every record frame with bounds. What `open` returns, a `RecordSet`, cannot fail any more: its
 //! length is exact, its offsets rise strictly from `from` on and end at or below the header's last offset.
 //!
-//! The position after a batch is always [`BatchHeader::next_offset`], whatever was in it, so control batches,
+//! The position after a batch is always `BatchHeader::next_offset`, whatever was in it, so control batches,
 //! aborted data, compaction holes and damaged batches never stall a reader, and no offset is handed out twice.
 //! A batch that contradicts itself (record count, offsets, frames, packed stream) is refused whole: what a
 //! half-right batch would deliver is a guess. Formats v0 and v1 are turned into v2 frames when opened.

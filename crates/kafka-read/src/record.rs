@@ -80,7 +80,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The same record in memory of its own: one allocation, and the batch it came from may go.
+    /// The same record in memory of its own, so that the batch it came from may go.
     pub fn detach(self) -> Record {
         let part = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
         let mut copy =

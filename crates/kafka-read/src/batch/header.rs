@@ -1,7 +1,7 @@
 //! The fixed part of a batch: 61 bytes in format v2, 26 or 34 in v0 and v1.
 //!
-//! Read by position, not checked beyond what reading needs: [`super::scan`] refuses impossible lengths and offset
-//! ranges, [`super::RawBatch::verify`] tells whether the rest can be trusted. Base offset and leader epoch are
+//! Read by position, not checked beyond what reading needs: `scan` refuses impossible lengths and offset
+//! ranges, `RawBatch::verify` tells whether the rest can be trusted. Base offset and leader epoch are
 //! outside the CRC, since brokers set them.
 
 use crate::TimestampType;

@@ -39,7 +39,7 @@ impl RawBatch {
         }
     }
 
-    /// The lowest offset in the batch: where a reader that found it by [`super::resync`] goes on. The header tells,
+    /// The lowest offset in the batch: where a reader that found it by `resync` goes on. The header tells,
     /// except for a v0 or v1 wrapper, whose own offset is that of its last message: that one is opened.
     pub fn lowest_offset(&self, limits: &Limits) -> i64 {
         let last = self.header.base_offset;

@@ -4,8 +4,8 @@
 //! byte by byte: a place that looks like a header and whose own CRC is right. Chance hits need 32 bits to agree
 //! behind plausible fields, but a record's value may itself hold batches (a log copied into a topic). Two things
 //! tell those apart: a batch of this log lies between the reader's position and the high watermark, which
-//! [`resync_within`] takes, and the end of the data or a plausible header follows it, so a hit of which that is
-//! true is preferred. The work is bounded: CRCs are computed for plausible headers only, over at most [`BUDGET`]
+//! `resync_within` takes, and the end of the data or a plausible header follows it, so a hit of which that is
+//! true is preferred. The work is bounded: CRCs are computed for plausible headers only, over at most `BUDGET`
 //! times the bytes there.
 
 use std::ops::Range;

@@ -2,7 +2,7 @@
 //!
 //! A broker cuts an answer at its byte limit, so the last batch may be a part: that ends the scan silently. What
 //! cannot be a batch at all (an impossible length, format or range of offsets) is a [`Damage`] and ends it too,
-//! since nothing after it can be found by lengths; [`super::resync`] can. No CRC is checked here.
+//! since nothing after it can be found by lengths; `resync` can. No CRC is checked here.
 
 use bytes::Bytes;
 

@@ -1,6 +1,6 @@
 //! The checked records of one batch.
 //!
-//! A [`RecordSet`] is a section of record frames that [`super::walk`] has accepted, and what the header says about
+//! A [`RecordSet`] is a section of record frames that `walk` has accepted, and what the header says about
 //! all of them. Invariants: `len` frames fill `section` exactly; their offsets rise strictly; `first` and `last`
 //! are the offsets at both ends. Splitting keeps both halves on the same memory.
 

@@ -2,7 +2,7 @@
 //!
 //! A frame is a varint length and a body: attributes, timestamp delta, offset delta, key, value, headers. The
 //! fixed fields are read from a copy of the frame's first 32 bytes, whose masked index costs no bounds check
-//! (about a fifth of the walk). [`check`] walks a whole section once; what it accepts, iteration cannot fail on.
+//! (about a fifth of the walk). `check` walks a whole section once; what it accepts, iteration cannot fail on.
 
 use super::{BatchError, Reason};
 use crate::varint::{self, HEAD};
@@ -95,7 +95,7 @@ fn headers_fit(data: &[u8], frame: &Frame<'_>) -> bool {
     frame.header_count >= 0 && at == frame.size
 }
 
-/// What [`check`] found.
+/// What `check` found.
 #[derive(Debug)]
 pub(crate) struct Checked {
     /// Position of the first record at or after `from`.

@@ -1,9 +1,9 @@
 //! Writes record batches: what a producer sends, and what tests need beside it.
 //!
-//! [`BatchWriter`] collects v2 frames in one buffer behind room for the header, packs them at the end and fills the
+//! `BatchWriter` collects v2 frames in one buffer behind room for the header, packs them at the end and fills the
 //! header in; keys, values and headers are borrowed and copied once. It checks nothing a broker would refuse
-//! (offsets that fall, a control bit without a transaction), since tests want to write those too. [`legacy`] writes
-//! formats v0 and v1, for tests alone. Patching what lies outside the CRC, as brokers do, is [`assign`].
+//! (offsets that fall, a control bit without a transaction), since tests want to write those too. `legacy` writes
+//! formats v0 and v1, for tests alone. Patching what lies outside the CRC, as brokers do, is `assign`.
 
 use bytes::{BufMut, BytesMut};
 
@@ -14,7 +14,7 @@ use crate::{TimestampType, codec};
 
 pub mod legacy;
 
-/// What goes into a batch's header; every field may be set before [`BatchWriter::finish`].
+/// What goes into a batch's header; every field may be set before `BatchWriter::finish`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BatchOptions {
     /// Offset of the first record; brokers set their own.

@@ -123,3 +123,52 @@ fn a_zstd_window_beyond_the_cap_is_refused_before_it_is_made() {
     let frame = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x68, 0x01, 0x00, 0x00];
     assert_eq!(inflate(Codec::Zstd, &frame, 1 << 20, false), Ok(Vec::new()));
 }
+
+/// A frame of linked blocks with every checksum, as the reference tool writes it with `-BD -BX`.
+#[cfg(feature = "lz4")]
+fn linked_frame(data: &[u8], block: usize) -> Vec<u8> {
+    use lz4_flex::block::compress_with_dict;
+    use twox_hash::XxHash32;
+
+    let descriptor = [0x40 | 0x10 | 0x04, 0x40];
+    let mut frame = vec![0x04, 0x22, 0x4d, 0x18];
+    frame.extend_from_slice(&descriptor);
+    frame.push(XxHash32::oneshot(0, &descriptor).to_le_bytes()[1]);
+    let mut at = 0;
+    for chunk in data.chunks(block) {
+        let history = &data[at.max(64 << 10) - (64 << 10)..at];
+        let packed = compress_with_dict(chunk, history);
+        frame.extend_from_slice(&u32::try_from(packed.len()).unwrap().to_le_bytes());
+        frame.extend_from_slice(&packed);
+        frame.extend_from_slice(&XxHash32::oneshot(0, &packed).to_le_bytes());
+        at += chunk.len();
+    }
+    frame.extend_from_slice(&[0; 4]);
+    frame.extend_from_slice(&XxHash32::oneshot(0, data).to_le_bytes());
+    frame
+}
+
+#[cfg(feature = "lz4")]
+#[test]
+fn linked_lz4_blocks_see_what_came_before_them_in_their_frame_only() {
+    let data = sample(300_000);
+    for block in [1_000, 20_000, 65_536] {
+        let frame = linked_frame(&data, block);
+        assert!(inflate(Codec::Lz4, &frame, data.len(), false).unwrap() == data, "{block}");
+        let twice = [frame.clone(), frame.clone()].concat();
+        assert!(inflate(Codec::Lz4, &twice, 1 << 20, false).unwrap() == [&data[..], &data[..]].concat());
+        assert_eq!(inflate(Codec::Lz4, &frame, data.len() - 1, false), Err(Failure::TooLarge));
+    }
+}
+
+#[cfg(feature = "lz4")]
+#[test]
+fn every_lz4_checksum_that_is_there_is_checked() {
+    let frame = linked_frame(&sample(3_000), 1_000);
+    for at in 0..frame.len() {
+        let mut bad = frame.clone();
+        bad[at] ^= 0x10;
+        // The size of a block may then reach beyond the end or name a checksum elsewhere; it is all broken.
+        assert!(inflate(Codec::Lz4, &bad, 1 << 20, false).is_err(), "{at}");
+    }
+}
