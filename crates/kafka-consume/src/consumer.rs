@@ -19,7 +19,7 @@ use crate::driver::until;
 use crate::handle::ConsumerHandle;
 use crate::metrics::ConsumerMetrics;
 use crate::position::{Pos, Target};
-use crate::shared::Shared;
+use crate::shared::{Look, Shared};
 use crate::stream::{OwnedRecordStream, RecordStream};
 
 /// What a commit answers: one result per partition.
@@ -146,42 +146,22 @@ impl Consumer {
     ///
     /// Dropping the future loses nothing: it owns no request, and records are handed over in its last step.
     pub async fn poll(&mut self) -> Result<Records> {
-        self.poll_until(Instant::now() + Duration::from_millis(u64::from(self.shared.config.max_wait_ms)))
-            .await
-    }
-
-    pub(crate) async fn poll_until(&mut self, deadline: Instant) -> Result<Records> {
+        let deadline =
+            Instant::now() + Duration::from_millis(u64::from(self.shared.config.max_wait_ms));
         self.shared.start()?;
         // A loop that always finds records would never let a current-thread runtime fetch more.
         tokio::task::coop::consume_budget().await;
         loop {
             let mut rung = pin!(self.shared.polls.notified());
             rung.as_mut().enable();
-            let now = Instant::now();
-            let most = self.shared.config.max_poll_records;
-            let (taken, next_fault, closed) = self.shared.with(|core| {
-                if core.is_closed() {
-                    return (crate::engine::Taken::default(), None, true);
+            match self.shared.look(deadline) {
+                Look::Done(result) => return result,
+                Look::Wait(until) => {
+                    tokio::select! {
+                        () = rung => {}
+                        () = tokio::time::sleep_until(until) => {}
+                    }
                 }
-                let taken = core.take(now.into_std(), most);
-                (taken, core.next_fault_at(), false)
-            });
-            if closed {
-                return Err(Error::new(ErrorKind::Closed, "poll"));
-            }
-            if !taken.slices.is_empty() {
-                return Ok(Records::from_slices(taken.slices));
-            }
-            if let Some(error) = taken.error {
-                return Err(error);
-            }
-            if taken.moved || self.shared.take_woken() || now >= deadline {
-                return Ok(Records::default());
-            }
-            let wake_at = next_fault.map_or(deadline, |at| deadline.min(Instant::from_std(at)));
-            tokio::select! {
-                () = rung => {}
-                () = tokio::time::sleep_until(wake_at) => {}
             }
         }
     }
@@ -218,7 +198,8 @@ impl Consumer {
             asked
         });
         let keys = asked.iter().map(|(topic, index, _)| (*topic, *index)).collect();
-        let stored = offsets.committed(keys, None, self.shared.deadline()).await?;
+        let identity = self.shared.reader_identity()?;
+        let stored = offsets.committed(keys, identity, self.shared.deadline()).await?;
         self.shared.with(|core| {
             for (topic, index, ticket) in asked {
                 if let Some(Some(stored)) = stored.get(&(topic, index)) {
@@ -369,7 +350,8 @@ impl Consumer {
         self.shared.start()?;
         let offsets = self.shared.group("committed offsets")?;
         let keys = names(self.assignment());
-        let stored = offsets.committed(keys, None, self.shared.deadline()).await?;
+        let identity = self.shared.reader_identity()?;
+        let stored = offsets.committed(keys, identity, self.shared.deadline()).await?;
         Ok(stored
             .into_iter()
             .filter_map(|((topic, index), stored)| Some(((topic.into(), index), stored?)))

@@ -91,13 +91,17 @@ async fn look_up(shared: Arc<Shared>, order: LookupOrder) {
                 return;
             };
             let keys = questions.iter().map(|question| (question.topic, question.partition)).collect();
-            match offsets.committed(keys, None, shared.deadline()).await {
+            let identity = match shared.reader_identity() {
+                Ok(identity) => identity,
+                Err(error) => return fail(&shared, &questions, &error),
+            };
+            match offsets.committed(keys, identity, shared.deadline()).await {
                 Ok(stored) => {
                     let now = Instant::now().into_std();
                     shared.with(|core| {
                         for question in &questions {
                             match stored.get(&(question.topic, question.partition)) {
-                                Some(stored) => core.handle_committed(question, stored.as_ref()),
+                                Some(stored) => core.handle_committed(now, question, stored.as_ref()),
                                 None => core.handle_lookup_failure(
                                     now,
                                     std::slice::from_ref(question),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use kafka_meta::{CommittedOffset, Error, ErrorKind, GroupMetadata, Result, TopicName};
 
 use crate::consumer::Commits;
-use crate::offsets::Identity;
 use crate::shared::Shared;
 
 /// Moves, pauses, wakes and commits a consumer from elsewhere.
@@ -84,6 +83,7 @@ impl ConsumerHandle {
     pub(crate) async fn store(&self, offsets: Vec<((String, i32), CommittedOffset)>) -> Result<Commits> {
         self.shared.start()?;
         let group = self.shared.group("commit offsets")?;
+        let identity = self.shared.identity("commit offsets")?;
         let keys: Vec<(TopicName, i32)> =
             offsets.iter().map(|((topic, index), _)| (TopicName::new(topic), *index)).collect();
         let owned: Vec<bool> = self
@@ -110,7 +110,7 @@ impl ConsumerHandle {
         let stored = if wanted.is_empty() {
             Vec::new()
         } else {
-            group.commit(wanted, Identity::anonymous(), self.shared.deadline()).await?
+            group.commit(wanted, identity, self.shared.deadline()).await?
         };
         let answered = |key: &(TopicName, i32)| {
             stored.iter().find(|(stored, _)| stored == key).map_or_else(

@@ -27,6 +27,10 @@
 //! shorter than any of those steps still makes progress. Every other async method says what dropping its future
 //! leaves behind.
 
+// First, for its macro.
+#[macro_use]
+mod member;
+
 // Used by the classic membership.
 #[allow(dead_code)]
 mod assign;
@@ -37,15 +41,16 @@ mod coordinator;
 mod driver;
 mod engine;
 mod fetcher;
+mod group;
 mod handle;
 mod inflate;
-#[allow(dead_code)]
-mod member;
 mod metrics;
+mod negotiated;
 // What the memberships add to it (`adopt`, newer identities) is not called by a consumer without one.
 #[allow(dead_code)]
 mod offsets;
 mod position;
+mod rebalance;
 #[allow(dead_code)]
 mod session;
 mod shared;
@@ -54,6 +59,7 @@ mod stream;
 pub use assign::Assignor;
 pub use config::{ConsumerConfig, GroupProtocol, OffsetReset, Position};
 pub use consumer::Consumer;
+pub use group::GroupConsumer;
 pub use handle::ConsumerHandle;
 pub use kafka_meta::{
     Cluster, ClusterConfig, CommittedOffset, Error, ErrorCode, ErrorKind, GroupMetadata, Positions, Result,
@@ -61,4 +67,5 @@ pub use kafka_meta::{
 };
 pub use kafka_read::{Header, Headers, Record, RecordRef, Records, Timestamp, TimestampType, Visibility};
 pub use metrics::{ConsumerMetrics, PartitionMetrics};
+pub use rebalance::{RebalanceListener, RevokedPartition};
 pub use stream::{OwnedRecordStream, RecordStream};

@@ -3,5 +3,20 @@
 //! | file | part |
 //! |---|---|
 //! | `protocol.rs` | what a protocol core is told and what it asks for |
+//! | `core.rs` | reconciliation, callbacks, auto-commit, liveness, leaving; pure |
+//! | `liveness.rs` | the promise about the time between polls; pure |
+//! | `cell.rs` | the core behind its lock, and the caller's steps through it |
+//! | `driver.rs` | the background task that sends what the core wants |
+//! | `api.rs` | the methods that all three public kinds have |
+//!
+//! The protocols themselves are `group.rs` (KIP-848) and `classic.rs` (JoinGroup, SyncGroup).
 
+#[macro_use]
+mod api;
+pub(crate) mod cell;
+pub(crate) mod core;
+pub(crate) mod driver;
+mod liveness;
 pub(crate) mod protocol;
+
+pub(crate) use api::{Builder, Wanted};

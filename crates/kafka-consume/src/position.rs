@@ -60,8 +60,8 @@ impl From<Pos> for CommittedOffset {
 /// What a look-up has to find out before the partition can be fetched.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Target {
-    /// The group's committed offset, else the position inside.
-    Committed(Box<Position>),
+    /// The group's committed offset, else the position inside; without one, the reset policy decides.
+    Committed(Option<Box<Position>>),
     /// Start of the log.
     Earliest,
     /// End of the log.
@@ -171,7 +171,7 @@ impl Lease {
         self.broken.load(Ordering::Acquire)
     }
 
-    fn break_up(&self) {
+    pub fn break_up(&self) {
         self.broken.store(true, Ordering::Release);
     }
 }

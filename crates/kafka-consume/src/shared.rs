@@ -6,17 +6,19 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use kafka_meta::client::{Endpoint, Interest, Owner};
 use kafka_meta::{Cluster, Error, ErrorKind, GroupMetadata, Result};
+use kafka_read::Records;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::config::ConsumerConfig;
-use crate::engine::{Core, Effects, Settings};
-use crate::offsets::GroupOffsets;
+use crate::engine::{Core, Effects, Settings, Taken};
+use crate::member::cell::Cell;
+use crate::offsets::{GroupOffsets, Identity};
 use crate::{driver, inflate};
 
 pub(crate) struct Shared {
@@ -39,12 +41,23 @@ pub(crate) struct Shared {
     /// A handle has asked the poll to return.
     woken: AtomicBool,
     tasks: Mutex<Tasks>,
+    /// The group membership that decides the assignment; none for a manual consumer.
+    pub member: OnceLock<Cell>,
+    /// A stream has yielded since the member's driver looked last.
+    touched: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Tasks {
     started: bool,
     handles: Vec<AbortHandle>,
+}
+
+/// What one look of a poll came to.
+pub(crate) enum Look {
+    Done(Result<Records>),
+    /// Nothing is there; look again when the bell rings, or at this time.
+    Wait(Instant),
 }
 
 impl fmt::Debug for Shared {
@@ -71,6 +84,8 @@ impl Shared {
             settled: Notify::new(),
             woken: AtomicBool::new(false),
             tasks: Mutex::default(),
+            member: OnceLock::new(),
+            touched: AtomicBool::new(false),
             config,
             cluster,
         })
@@ -130,9 +145,39 @@ impl Shared {
             let supervisor = self.cluster.spawn(driver::run(Arc::clone(self)));
             let inflater = self.cluster.spawn(inflate::run(Arc::clone(self)));
             tasks.handles = vec![supervisor.abort_handle(), inflater.abort_handle()];
+            if self.member.get().is_some() {
+                let member = self.cluster.spawn(crate::member::driver::run(Arc::clone(self)));
+                tasks.handles.push(member.abort_handle());
+            }
         }
         drop(tasks);
         self.check_open()
+    }
+
+    /// One step of a poll: hands over what is there, or says until when to wait for the bell.
+    pub fn look(&self, deadline: Instant) -> Look {
+        let now = Instant::now();
+        let most = self.config.max_poll_records;
+        let (taken, next_fault, closed) = self.with(|core| {
+            if core.is_closed() {
+                return (Taken::default(), None, true);
+            }
+            let taken = core.take(now.into_std(), most);
+            (taken, core.next_fault_at(), false)
+        });
+        if closed {
+            return Look::Done(Err(Error::new(ErrorKind::Closed, "poll")));
+        }
+        if !taken.slices.is_empty() {
+            return Look::Done(Ok(Records::from_slices(taken.slices)));
+        }
+        if let Some(error) = taken.error {
+            return Look::Done(Err(error));
+        }
+        if taken.moved || self.take_woken() || now >= deadline {
+            return Look::Done(Ok(Records::default()));
+        }
+        Look::Wait(next_fault.map_or(deadline, |at| deadline.min(Instant::from_std(at))))
     }
 
     pub fn check_open(&self) -> Result<()> {
@@ -168,6 +213,33 @@ impl Shared {
         }
     }
 
+    /// In whose name offsets are stored.
+    pub fn identity(&self, operation: &'static str) -> Result<Identity> {
+        self.member.get().map_or_else(|| Ok(Identity::anonymous()), |member| member.identity(operation))
+    }
+
+    /// In whose name committed offsets are read: a KIP-848 member's own, so that a stale epoch is noticed.
+    pub fn reader_identity(&self) -> Result<Option<Identity>> {
+        match self.member.get() {
+            Some(member) if member.fetch_as_member.load(Ordering::Acquire) => {
+                member.identity("committed offsets").map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    pub fn touch(&self) {
+        self.touched.store(true, Ordering::Relaxed);
+    }
+
+    pub fn take_touched(&self) -> bool {
+        self.touched.swap(false, Ordering::Relaxed)
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.with(|core| core.is_closed())
+    }
+
     pub fn wake(&self) {
         self.woken.store(true, Ordering::Release);
         self.polls.notify_one();
@@ -193,8 +265,11 @@ impl Shared {
         })
     }
 
-    /// The identity of a consumer that is no member.
+    /// Who the consumer is in its group: a member, or nobody.
     pub fn group_metadata(&self) -> Result<GroupMetadata> {
+        if let Some(member) = self.member.get() {
+            return member.group_metadata();
+        }
         GroupMetadata::anonymous(self.group("group metadata")?.group_id())
     }
 }

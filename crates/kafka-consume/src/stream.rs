@@ -11,18 +11,21 @@
 //! | a batch lent | yields from it without a lock; at its end the lease ends and the next batch is taken |
 //! | closed | yields `None` for ever |
 
+use std::marker::PhantomData;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::Stream;
 use futures::future::{BoxFuture, select};
-use kafka_meta::{Result, TopicName};
+use kafka_meta::{Error, ErrorKind, Result, TopicName};
 use kafka_read::{IntoIter, Record, Records};
 use tokio::time::Instant;
 
 use crate::consumer::Consumer;
 use crate::driver::until;
+use crate::member::Builder;
+use crate::member::cell::{Listener, Polling, prepare};
 use crate::position::{Lease, Pos};
 use crate::shared::Shared;
 
@@ -37,12 +40,16 @@ const TURN: u32 = 32;
 pub struct RecordStream<'a> {
     reader: Reader,
     // Held so that nothing else reads meanwhile.
-    _consumer: &'a mut Consumer,
+    _consumer: PhantomData<&'a mut Consumer>,
 }
 
 impl<'a> RecordStream<'a> {
     pub(crate) fn new(consumer: &'a mut Consumer) -> Self {
-        RecordStream { reader: Reader::new(Arc::clone(&consumer.shared)), _consumer: consumer }
+        RecordStream { reader: Reader::new(Arc::clone(&consumer.shared)), _consumer: PhantomData }
+    }
+
+    pub(crate) fn of_member(member: &'a mut Builder) -> Self {
+        RecordStream { reader: Reader::of_member(member), _consumer: PhantomData }
     }
 }
 
@@ -71,6 +78,10 @@ impl OwnedRecordStream<Consumer> {
 }
 
 impl<C> OwnedRecordStream<C> {
+    pub(crate) fn with(reader: Reader, consumer: C) -> Self {
+        OwnedRecordStream { reader, consumer }
+    }
+
     /// The consumer, its positions just after the record yielded last.
     pub fn into_inner(self) -> C {
         drop(self.reader);
@@ -91,10 +102,17 @@ impl<C: Unpin> Stream for OwnedRecordStream<C> {
     }
 }
 
-struct Reader {
+/// What a stream reads with; it owns shares of what it needs, so that the consumer can be had back at any time.
+pub(crate) struct Reader {
     shared: Arc<Shared>,
+    /// Of a member; rebalances are carried through between batches.
+    listener: Option<Listener>,
+    /// The membership could not be put in place; told once.
+    failed: Option<Error>,
     lent: Option<Lent>,
+    preparing: Option<BoxFuture<'static, Result<bool>>>,
     waiting: Option<BoxFuture<'static, ()>>,
+    polling: Option<Polling>,
     turn: u32,
 }
 
@@ -114,7 +132,24 @@ struct Lent {
 
 impl Reader {
     fn new(shared: Arc<Shared>) -> Self {
-        Reader { shared, lent: None, waiting: None, turn: 0 }
+        Reader {
+            shared,
+            listener: None,
+            failed: None,
+            lent: None,
+            preparing: None,
+            waiting: None,
+            polling: None,
+            turn: 0,
+        }
+    }
+
+    pub(crate) fn of_member(member: &mut Builder) -> Self {
+        let failed = member.begin().err();
+        let mut reader = Reader::new(Arc::clone(member.shared()));
+        reader.listener = Some(Arc::clone(&member.listener));
+        reader.failed = failed;
+        reader
     }
 
     #[inline]
@@ -125,6 +160,7 @@ impl Reader {
         {
             let next = if lent.records.len() == 0 { lent.end.offset } else { record.offset + 1 };
             lent.lease.advance(next);
+            self.shared.touch();
             return Poll::Ready(Some(Ok(record)));
         }
         self.poll_batch(cx)
@@ -134,9 +170,11 @@ impl Reader {
     #[cold]
     fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Record>>> {
         self.give_back();
+        if let Some(error) = self.failed.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
         if let Err(error) = self.shared.start() {
-            let closed = error.kind() == kafka_meta::ErrorKind::Closed;
-            return Poll::Ready((!closed).then_some(Err(error)));
+            return Poll::Ready(unless_closed(error));
         }
         self.turn += 1;
         if self.turn >= TURN {
@@ -144,9 +182,25 @@ impl Reader {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
+        if self.polling.is_none() {
+            self.polling = Polling::begin(&self.shared);
+        }
+        let next = self.poll_engine(cx);
+        if next.is_ready() {
+            self.polling = None;
+        }
+        next
+    }
+
+    fn poll_engine(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Record>>> {
         loop {
             // The wait begins before the look, or a bell in between would be lost.
             let rung = self.wait(cx);
+            match self.poll_member(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => return Poll::Ready(unless_closed(error)),
+                Poll::Ready(Ok(())) => {}
+            }
             let now = Instant::now().into_std();
             let (mut taken, lease) = self.shared.with(|core| core.take_leased(now));
             if let (Some(slice), Some(lease)) = (taken.slices.pop(), lease) {
@@ -160,13 +214,25 @@ impl Reader {
                 return Poll::Ready(Some(Err(error)));
             }
             if let Err(error) = self.shared.check_open() {
-                let closed = error.kind() == kafka_meta::ErrorKind::Closed;
-                return Poll::Ready((!closed).then_some(Err(error)));
+                return Poll::Ready(unless_closed(error));
             }
             if !rung {
                 return Poll::Pending;
             }
         }
+    }
+
+    /// Carries the membership on, if there is one.
+    fn poll_member(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let Some(listener) = &self.listener else { return Poll::Ready(Ok(())) };
+        let preparing = self.preparing.get_or_insert_with(|| {
+            Box::pin(prepare(Arc::clone(&self.shared), Arc::clone(listener)))
+        });
+        let result = preparing.as_mut().poll(cx);
+        if result.is_ready() {
+            self.preparing = None;
+        }
+        result.map_ok(|_| ())
     }
 
     /// Registers with the engine's bell; true when it has rung since the last look.
@@ -194,6 +260,11 @@ impl Reader {
         let rest = lent.records.rest().into_slices();
         self.shared.with(|core| core.end_lease(lent.topic, lent.partition, &lent.lease, lent.end, rest));
     }
+}
+
+/// A closed consumer ends the stream; anything else is told.
+fn unless_closed(error: Error) -> Option<Result<Record>> {
+    (error.kind() != ErrorKind::Closed).then_some(Err(error))
 }
 
 impl Drop for Reader {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use kafka_meta::{Error, ErrorKind, Positions, Result, TopicName};
+use kafka_meta::{CommittedOffset, Error, ErrorKind, Positions, Result, TopicName};
 use kafka_read::Visibility;
 use kafka_read::batch::Limits;
 
@@ -206,6 +206,47 @@ impl Core {
         self.effects.interest = true;
     }
 
+    /// Adds partitions that are neither looked up nor fetched until they are released; they start at the
+    /// group's committed offset, else by the reset policy.
+    pub fn add_held(&mut self, now: Instant, added: impl IntoIterator<Item = (TopicName, i32)>) {
+        for key in added {
+            let id = self.insert(key);
+            if let Some(partition) = self.get_mut(id) {
+                partition.held = true;
+            }
+            self.seek_by_lookup(now, id, Target::Committed(None), Why::Asked);
+        }
+        self.effects.interest = true;
+    }
+
+    /// Neither hands out nor fetches these partitions; their buffers and positions stay.
+    pub fn hold(&mut self, held: impl IntoIterator<Item = (TopicName, i32)>) {
+        for (topic, index) in held {
+            let Some(id) = self.named(topic, index) else { continue };
+            let Some(partition) = self.get_mut(id) else { continue };
+            partition.held = true;
+            if let Some(lease) = &partition.lease {
+                lease.break_up();
+            }
+            if std::mem::take(&mut partition.in_ring) {
+                self.ring.retain(|other| *other != id);
+            }
+        }
+    }
+
+    /// Lifts a hold.
+    pub fn release(&mut self, released: impl IntoIterator<Item = (TopicName, i32)>) {
+        for (topic, index) in released {
+            let Some(id) = self.named(topic, index) else { continue };
+            let Some(partition) = self.get_mut(id) else { continue };
+            partition.held = false;
+            self.enter_ring(id);
+            self.want_inflation(id);
+        }
+        self.effects.fetchers = true;
+        self.effects.supervisor = true;
+    }
+
     fn insert(&mut self, key: (TopicName, i32)) -> Id {
         if let Some(id) = self.index.get(&key) {
             return *id;
@@ -252,7 +293,7 @@ impl Core {
             Position::Earliest => Target::Earliest,
             Position::Latest => Target::Latest,
             Position::Timestamp(millis) => Target::Timestamp(millis),
-            Position::Committed(otherwise) => Target::Committed(otherwise),
+            Position::Committed(otherwise) => Target::Committed(Some(otherwise)),
         };
         self.seek_by_lookup(now, id, state, Why::Asked);
     }
@@ -482,6 +523,15 @@ impl Core {
             .filter_map(|(_, partition)| {
                 let position = partition.position()?;
                 Some(((partition.topic.as_str().to_owned(), partition.index), position.into()))
+            })
+            .collect()
+    }
+
+    /// As [`Core::positions`], by interned name.
+    pub fn positions_by_name(&self) -> BTreeMap<(TopicName, i32), CommittedOffset> {
+        self.each()
+            .filter_map(|(_, partition)| {
+                Some(((partition.topic, partition.index), partition.position()?.into()))
             })
             .collect()
     }

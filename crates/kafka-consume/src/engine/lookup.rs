@@ -125,22 +125,35 @@ impl Core {
     }
 
     /// One partition's answer from the group's storage; `None` is the storage saying there is none.
-    pub fn handle_committed(&mut self, question: &Question, answer: Option<&CommittedOffset>) {
+    pub fn handle_committed(&mut self, now: Instant, question: &Question, answer: Option<&CommittedOffset>) {
         let Some(partition) = self.seeking(question) else { return };
         let State::Seeking { target: Target::Committed(otherwise), why } = &partition.state else { return };
-        let (why, otherwise) = (*why, (**otherwise).clone());
+        let (why, otherwise) = (*why, otherwise.as_deref().cloned());
         if let Some(stored) = answer {
             self.place(question.id, Pos { offset: stored.offset, epoch: stored.leader_epoch }, why);
             return;
         }
         info!(topic = %question.topic, partition = question.partition, start = ?otherwise,
             "the group has no committed offset");
+        let Some(otherwise) = otherwise else {
+            match target_of(&self.settings.reset) {
+                Some(target) => self.look_for(question.id, target),
+                None => {
+                    let error = Error::new(ErrorKind::NoOffset, "committed offsets")
+                        .with_partition(question.topic, question.partition);
+                    self.halt(now, question.id, error);
+                }
+            }
+            return;
+        };
         match otherwise {
             Position::Offset(offset) => self.place(question.id, Pos::at(offset), why),
             Position::Earliest => self.look_for(question.id, Target::Earliest),
             Position::Latest => self.look_for(question.id, Target::Latest),
             Position::Timestamp(millis) => self.look_for(question.id, Target::Timestamp(millis)),
-            Position::Committed(otherwise) => self.look_for(question.id, Target::Committed(otherwise)),
+            Position::Committed(otherwise) => {
+                self.look_for(question.id, Target::Committed(Some(otherwise)));
+            }
         }
     }
 

@@ -1,0 +1,586 @@
+//! What every public kind of member is made of, and the methods all of them have, once.
+//!
+//! A member is a [`Consumer`] whose assignment comes from a group. Until the first poll it is only described
+//! (the builder calls come after `subscribe`); the first poll puts the membership in place and joins.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kafka_meta::{Cluster, Error, ErrorKind, Result, TopicName};
+use kafka_read::Records;
+use tokio::time::Instant;
+
+use super::cell::{Cell, Fallback, Listener, Polling, closed, done, prepare};
+use super::core::{Core, Settings};
+use super::protocol::{Protocol, Subscription};
+use crate::config::ConsumerConfig;
+use crate::consumer::Consumer;
+use crate::rebalance::RebalanceListener;
+use crate::shared::Shared;
+
+/// The longest a leave waits for the coordinator, once the listener has returned: commit and goodbye together.
+const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+
+/// What a member subscribes to.
+#[derive(Clone, Debug)]
+pub(crate) enum Wanted {
+    Topics(BTreeSet<TopicName>),
+    Pattern(String),
+}
+
+impl Wanted {
+    pub fn topics(topics: impl IntoIterator<Item = impl Into<String>>) -> Result<Wanted> {
+        let mut names = BTreeSet::new();
+        for topic in topics {
+            let topic = topic.into();
+            check_topic(&topic)?;
+            names.insert(TopicName::new(&topic));
+        }
+        if names.is_empty() {
+            return Err(refuse("no topic is named"));
+        }
+        Ok(Wanted::Topics(names))
+    }
+}
+
+fn check_topic(topic: &str) -> Result<()> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if topic.is_empty() || topic.len() > 249 || topic == "." || topic == ".." || !topic.chars().all(legal) {
+        return Err(refuse("a topic name has 1 to 249 of the characters a-z A-Z 0-9 . _ -")
+            .with_detail(format!("`{topic}` is no topic name")));
+    }
+    Ok(())
+}
+
+fn refuse(detail: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidRequest, "subscribe").with_detail(detail)
+}
+
+/// A protocol core for what a builder describes.
+pub(crate) type MakeProtocol = fn(&Builder) -> Result<Box<dyn Protocol>>;
+
+/// A member described and not yet joined, and then the member itself.
+pub(crate) struct Builder {
+    pub consumer: Consumer,
+    pub group: String,
+    pub wanted: Wanted,
+    pub auto_commit: bool,
+    pub instance_id: Option<String>,
+    pub remote_assignor: Option<String>,
+    pub listener: Listener,
+    pub make: MakeProtocol,
+    pub fallback: Option<MakeProtocol>,
+    member_id: String,
+    left: bool,
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Member")
+            .field("group", &self.group)
+            .field("member_id", &self.member_id)
+            .field("assignment", &self.consumer.assignment())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    /// Checks what can be checked without asking anybody.
+    pub fn new(
+        cluster: Cluster,
+        mut config: ConsumerConfig,
+        group: String,
+        wanted: Wanted,
+        make: MakeProtocol,
+    ) -> Result<Builder> {
+        if group.trim().is_empty() {
+            return Err(refuse("the group id is empty"));
+        }
+        if config.group_id.as_ref().is_some_and(|configured| *configured != group) {
+            return Err(refuse("the configuration names another group_id"));
+        }
+        config.group_id = Some(group.clone());
+        config.check()?;
+        if config.rebalance_timeout_ms < 1 {
+            return Err(refuse("the rebalance timeout must be at least 1 ms"));
+        }
+        Ok(Builder {
+            consumer: Consumer::new(cluster, config),
+            group,
+            wanted,
+            auto_commit: true,
+            instance_id: None,
+            remote_assignor: None,
+            listener: Listener::default(),
+            make,
+            fallback: None,
+            member_id: String::new(),
+            left: false,
+        })
+    }
+
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.consumer.shared
+    }
+
+    pub fn config(&self) -> &ConsumerConfig {
+        &self.shared().config
+    }
+
+    pub fn set_listener(&mut self, listener: impl RebalanceListener + 'static) {
+        self.listener = Arc::new(tokio::sync::Mutex::new(Some(Box::new(listener))));
+    }
+
+    /// A setting of the builder changed after the member was put in place.
+    pub fn warn_if_joined(&self, what: &'static str) {
+        if self.shared().member.get().is_some() {
+            tracing::warn!(what, "set after the first poll: it takes effect at the next subscribe");
+        }
+    }
+
+    fn subscription(&self) -> Subscription {
+        match &self.wanted {
+            Wanted::Topics(topics) => Subscription { topics: topics.clone(), pattern: None },
+            Wanted::Pattern(pattern) => {
+                Subscription { topics: BTreeSet::new(), pattern: Some(pattern.clone()) }
+            }
+        }
+    }
+
+    fn timeout(millis: i32) -> Duration {
+        Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+    }
+
+    /// Puts the membership in place; nothing is sent yet.
+    pub fn begin(&mut self) -> Result<()> {
+        if self.shared().member.get().is_some() {
+            return Ok(());
+        }
+        let protocol = (self.make)(self)?;
+        let fallback = match self.fallback {
+            Some(make) => Some(make(self)?),
+            None => None,
+        };
+        let config = self.config();
+        let settings = Settings {
+            auto_commit: self.auto_commit,
+            auto_commit_interval: Duration::from_millis(u64::from(config.auto_commit_interval_ms)),
+            rebalance_timeout: Self::timeout(config.rebalance_timeout_ms),
+            api_timeout: config.api_timeout(),
+            may_switch: fallback.is_some(),
+            matches_patterns: !self.speaks_848(),
+        };
+        let core = Core::new(settings, protocol);
+        let interest = self.shared().cluster.interest();
+        let mut cell = Cell::new(core, interest, self.group.clone(), self.instance_id.clone());
+        let prepared = std::sync::Mutex::new(fallback);
+        if self.fallback.is_some() {
+            cell.fallback = Some(Box::new(move || {
+                prepared.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
+            }) as Fallback);
+        }
+        cell.fetch_as_member.store(self.speaks_848(), std::sync::atomic::Ordering::Release);
+        let _ = self.shared().member.set(cell);
+        self.tell_subscription();
+        Ok(())
+    }
+
+    fn speaks_848(&self) -> bool {
+        std::ptr::fn_addr_eq(self.make, crate::group::make as MakeProtocol)
+    }
+
+    fn tell_subscription(&self) {
+        let Some(cell) = self.shared().member.get() else { return };
+        match &self.wanted {
+            Wanted::Topics(topics) => cell.interest.set(topics.clone()),
+            Wanted::Pattern(_) => cell.interest.set_all(),
+        }
+        let (subscription, now) = (self.subscription(), Instant::now().into_std());
+        cell.with(self.shared(), |core| core.subscribe(now, subscription));
+    }
+
+    pub fn resubscribe(&mut self, wanted: Wanted) {
+        self.wanted = wanted;
+        self.tell_subscription();
+    }
+
+    pub async fn poll(&mut self) -> Result<Records> {
+        if self.left {
+            return Err(closed());
+        }
+        self.begin()?;
+        let wait = Duration::from_millis(u64::from(self.config().max_wait_ms));
+        let deadline = Instant::now() + wait;
+        let shared = Arc::clone(self.shared());
+        shared.start()?;
+        tokio::task::coop::consume_budget().await;
+        let _polling = Polling::begin(&shared);
+        let result = self.poll_until(&shared, deadline).await;
+        self.remember_id();
+        result
+    }
+
+    async fn poll_until(&mut self, shared: &Arc<Shared>, deadline: Instant) -> Result<Records> {
+        loop {
+            let mut rung = pin!(shared.polls.notified());
+            rung.as_mut().enable();
+            if prepare(Arc::clone(shared), Arc::clone(&self.listener)).await? {
+                return Ok(Records::default());
+            }
+            let look = shared.look(deadline);
+            match look {
+                crate::shared::Look::Done(result) => return result,
+                crate::shared::Look::Wait(until) => {
+                    tokio::select! {
+                        () = rung => {}
+                        () = tokio::time::sleep_until(until) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn remember_id(&mut self) {
+        if let Some(cell) = self.shared().member.get() {
+            let id = cell.look(|core| {
+                (core.member_id() != self.member_id).then(|| core.member_id().to_owned())
+            });
+            if let Some(id) = id {
+                self.member_id = id;
+            }
+        }
+    }
+
+    pub fn member_id(&self) -> &str {
+        &self.member_id
+    }
+
+    /// Listener, commit, goodbye, and then the consumer is closed.
+    pub async fn leave(&mut self, commit: bool) -> Result<()> {
+        if self.left {
+            return Ok(());
+        }
+        let shared = Arc::clone(self.shared());
+        if let Some(cell) = shared.member.get()
+            && shared.start().is_ok()
+        {
+            let handed_out = done(&shared);
+            let now = Instant::now().into_std();
+            let _polling = Polling::begin(&shared);
+            cell.with(&shared, |core| core.leave(now, commit, handed_out));
+            let within = LEAVE_WITHIN.min(self.config().api_timeout());
+            let mut deadline = None;
+            while !cell.look(Core::has_left) {
+                let mut rung = pin!(shared.polls.notified());
+                rung.as_mut().enable();
+                // An error of the membership is no reason to stay.
+                let _ = prepare(Arc::clone(&shared), Arc::clone(&self.listener)).await;
+                if cell.look(Core::has_left) {
+                    break;
+                }
+                // The listener may take its time; the network may not.
+                let deadline = *deadline.get_or_insert_with(|| Instant::now() + within);
+                tokio::select! {
+                    () = rung => {}
+                    () = tokio::time::sleep_until(deadline) => {
+                        cell.with(&shared, |core| core.give_up_leaving());
+                    }
+                }
+            }
+        }
+        self.left = true;
+        self.consumer.close().await
+    }
+}
+
+/// The methods that every kind of member has; each kind is a struct around a [`Builder`].
+macro_rules! member_methods {
+    ($kind:ident) => {
+        impl $kind {
+            /// Whether offsets are committed by themselves: what a poll handed out counts as done when the next
+            /// poll is called, and is stored every `auto_commit_interval_ms`, before partitions go, and at
+            /// `leave`. Default: true. Turn it off where a transaction owns the offsets, and where workers
+            /// process elsewhere and commit through the handle.
+            pub fn auto_commit(mut self, on: bool) -> Self {
+                self.member.warn_if_joined("auto_commit");
+                self.member.auto_commit = on;
+                self
+            }
+
+            /// Makes the member static (`group.instance.id`, KIP-345): a restart within the session timeout
+            /// gets its partitions back without a rebalance. Default: none.
+            pub fn instance_id(mut self, id: impl Into<String>) -> Self {
+                self.member.warn_if_joined("instance_id");
+                self.member.instance_id = Some(id.into());
+                self
+            }
+
+            /// Who is told when partitions come and go.
+            pub fn on_rebalance(mut self, listener: impl crate::RebalanceListener + 'static) -> Self {
+                self.member.set_listener(listener);
+                self
+            }
+
+            /// Joins with the first call; from then on carries rebalances through and returns up to
+            /// `max_poll_records` records, as [`Consumer::poll`](crate::Consumer::poll) does. At most
+            /// `rebalance_timeout_ms` may pass between the end of a poll and the next one, or the member leaves
+            /// and `on_lost` runs at the start of the next poll, which joins anew.
+            ///
+            /// Heartbeats run in the background. A poll takes longer than `max_wait_ms` only while the listener
+            /// runs.
+            ///
+            /// # Errors
+            ///
+            /// As `Consumer::poll`; and what the group refuses: `UnreleasedInstanceId` (retriable),
+            /// `Authorization`, `UnsupportedApi`, `Fenced` (a fenced instance id is fatal), … `Closed` after
+            /// `leave`.
+            ///
+            /// Dropping the future loses nothing. A callback it was in runs again in the next poll.
+            pub async fn poll(&mut self) -> $crate::Result<$crate::Records> {
+                self.member.poll().await
+            }
+
+            /// Replaces the topics read; takes effect with the next heartbeat or join.
+            ///
+            /// # Errors
+            ///
+            /// `InvalidRequest` for an illegal topic name, or for none at all.
+            pub fn resubscribe(
+                &mut self,
+                topics: impl IntoIterator<Item = impl Into<String>>,
+            ) -> $crate::Result<()> {
+                let wanted = crate::member::Wanted::topics(topics)?;
+                self.member.resubscribe(wanted);
+                Ok(())
+            }
+
+            /// Runs the listener's `on_revoke`, commits what was handed out (with auto-commit), and leaves the
+            /// group; a static member parks its partitions. Then every connection is closed, and polls answer
+            /// `Closed`. Bounded: with the coordinator down it gives up after 5 s. Idempotent.
+            ///
+            /// Dropping the future leaves the member on its way out; call it again to go on.
+            pub async fn leave(&mut self) -> $crate::Result<()> {
+                self.member.leave(true).await
+            }
+
+            /// As [`leave`](Self::leave), without the commit.
+            pub async fn leave_without_commit(&mut self) -> $crate::Result<()> {
+                self.member.leave(false).await
+            }
+
+            /// The member's id as of the last poll; empty before it has one.
+            pub fn member_id(&self) -> &str {
+                self.member.member_id()
+            }
+
+            /// The partitions owned now.
+            pub fn assignment(&self) -> Vec<(String, i32)> {
+                self.member.consumer.assignment()
+            }
+
+            /// As [`Consumer::put_back`](crate::Consumer::put_back).
+            pub fn put_back(&mut self, rest: $crate::Records) {
+                self.member.consumer.put_back(rest);
+            }
+
+            /// As [`Consumer::seek`](crate::Consumer::seek).
+            ///
+            /// # Errors
+            ///
+            /// `NotAssigned` naming the partition; `InvalidRequest` for a negative offset.
+            pub fn seek(&mut self, topic: &str, partition: i32, offset: i64) -> $crate::Result<()> {
+                self.member.consumer.seek(topic, partition, offset)
+            }
+
+            /// As [`Consumer::seek_to_committed`](crate::Consumer::seek_to_committed).
+            ///
+            /// # Errors
+            ///
+            /// `Authorization`, `Fenced`, `Timeout`; then no position has changed. Dropping the future leaves
+            /// every position as it was.
+            pub async fn seek_to_committed(&mut self) -> $crate::Result<()> {
+                self.member.consumer.seek_to_committed().await
+            }
+
+            /// As [`Consumer::seek_to_beginning`](crate::Consumer::seek_to_beginning).
+            ///
+            /// # Errors
+            ///
+            /// As there. Dropping the future leaves the look-ups going on.
+            pub async fn seek_to_beginning(
+                &mut self,
+                partitions: impl IntoIterator<Item = (String, i32)>,
+            ) -> $crate::Result<()> {
+                self.member.consumer.seek_to_beginning(partitions).await
+            }
+
+            /// As [`Consumer::seek_to_end`](crate::Consumer::seek_to_end).
+            ///
+            /// # Errors
+            ///
+            /// As there. Dropping the future leaves the look-ups going on.
+            pub async fn seek_to_end(
+                &mut self,
+                partitions: impl IntoIterator<Item = (String, i32)>,
+            ) -> $crate::Result<()> {
+                self.member.consumer.seek_to_end(partitions).await
+            }
+
+            /// As [`Consumer::seek_to_timestamp`](crate::Consumer::seek_to_timestamp).
+            ///
+            /// # Errors
+            ///
+            /// As there. Dropping the future leaves the look-ups going on.
+            pub async fn seek_to_timestamp(
+                &mut self,
+                partitions: impl IntoIterator<Item = (String, i32)>,
+                millis: i64,
+            ) -> $crate::Result<()> {
+                self.member.consumer.seek_to_timestamp(partitions, millis).await
+            }
+
+            /// As [`Consumer::pause`](crate::Consumer::pause); a pause lasts while the partition stays owned.
+            pub fn pause(&mut self, topic: &str, partition: i32) {
+                self.member.consumer.pause(topic, partition);
+            }
+
+            /// As [`Consumer::resume`](crate::Consumer::resume).
+            pub fn resume(&mut self, topic: &str, partition: i32) {
+                self.member.consumer.resume(topic, partition);
+            }
+
+            /// The paused partitions, in order.
+            pub fn paused(&self) -> Vec<(String, i32)> {
+                self.member.consumer.paused()
+            }
+
+            /// As [`Consumer::position`](crate::Consumer::position).
+            pub fn position(&self, topic: &str, partition: i32) -> Option<i64> {
+                self.member.consumer.position(topic, partition)
+            }
+
+            /// As [`Consumer::lag`](crate::Consumer::lag).
+            pub fn lag(&self, topic: &str, partition: i32) -> Option<i64> {
+                self.member.consumer.lag(topic, partition)
+            }
+
+            /// As [`Consumer::positions`](crate::Consumer::positions); with
+            /// [`group_metadata`](Self::group_metadata) it is what a transactional producer takes.
+            pub fn positions(&self) -> $crate::Positions {
+                self.member.consumer.positions()
+            }
+
+            /// As [`Consumer::caught_up`](crate::Consumer::caught_up).
+            pub fn caught_up(&self) -> bool {
+                self.member.consumer.caught_up()
+            }
+
+            /// As [`Consumer::stopped`](crate::Consumer::stopped).
+            pub fn stopped(&self) -> Vec<((String, i32), $crate::ErrorKind)> {
+                self.member.consumer.stopped()
+            }
+
+            /// Who this member is: group, epoch or generation, member id, instance id.
+            ///
+            /// # Errors
+            ///
+            /// `Fenced` while it is not in its group.
+            pub fn group_metadata(&self) -> $crate::Result<$crate::GroupMetadata> {
+                self.member.consumer.group_metadata()
+            }
+
+            /// As [`Consumer::commit`](crate::Consumer::commit), in the member's own name.
+            ///
+            /// # Errors
+            ///
+            /// As there; `Fenced` as a whole while the member is not in its group.
+            pub async fn commit(
+                &mut self,
+            ) -> $crate::Result<Vec<((String, i32), $crate::Result<()>)>> {
+                self.member.consumer.commit().await
+            }
+
+            /// As [`Consumer::commit_offsets`](crate::Consumer::commit_offsets), in the member's own name.
+            ///
+            /// # Errors
+            ///
+            /// As there; `Fenced` as a whole while the member is not in its group.
+            pub async fn commit_offsets(
+                &mut self,
+                offsets: impl IntoIterator<Item = ((String, i32), $crate::CommittedOffset)>,
+            ) -> $crate::Result<Vec<((String, i32), $crate::Result<()>)>> {
+                self.member.consumer.commit_offsets(offsets).await
+            }
+
+            /// As [`Consumer::committed`](crate::Consumer::committed).
+            ///
+            /// # Errors
+            ///
+            /// As there. Dropping the future changes nothing.
+            pub async fn committed(
+                &self,
+            ) -> $crate::Result<std::collections::HashMap<(String, i32), $crate::CommittedOffset>> {
+                self.member.consumer.committed().await
+            }
+
+            /// As [`Consumer::beginning_offsets`](crate::Consumer::beginning_offsets).
+            ///
+            /// # Errors
+            ///
+            /// As there. Dropping the future changes nothing.
+            pub async fn beginning_offsets(
+                &self,
+                partitions: impl IntoIterator<Item = (String, i32)>,
+            ) -> $crate::Result<std::collections::HashMap<(String, i32), i64>> {
+                self.member.consumer.beginning_offsets(partitions).await
+            }
+
+            /// As [`Consumer::end_offsets`](crate::Consumer::end_offsets).
+            ///
+            /// # Errors
+            ///
+            /// As there. Dropping the future changes nothing.
+            pub async fn end_offsets(
+                &self,
+                partitions: impl IntoIterator<Item = (String, i32)>,
+            ) -> $crate::Result<std::collections::HashMap<(String, i32), i64>> {
+                self.member.consumer.end_offsets(partitions).await
+            }
+
+            /// As [`Consumer::offsets_for_times`](crate::Consumer::offsets_for_times).
+            ///
+            /// # Errors
+            ///
+            /// As there. Dropping the future changes nothing.
+            pub async fn offsets_for_times(
+                &self,
+                times: impl IntoIterator<Item = ((String, i32), i64)>,
+            ) -> $crate::Result<std::collections::HashMap<(String, i32), Option<(i64, i64)>>> {
+                self.member.consumer.offsets_for_times(times).await
+            }
+
+            /// A handle for listeners, workers and other tasks.
+            pub fn handle(&self) -> $crate::ConsumerHandle {
+                self.member.consumer.handle()
+            }
+
+            /// The records one by one; rebalances are carried through between batches.
+            pub fn stream(&mut self) -> $crate::RecordStream<'_> {
+                $crate::RecordStream::of_member(&mut self.member)
+            }
+
+            /// As [`stream`](Self::stream), owning the member.
+            pub fn into_stream(mut self) -> $crate::OwnedRecordStream<Self> {
+                let reader = crate::stream::Reader::of_member(&mut self.member);
+                $crate::OwnedRecordStream::with(reader, self)
+            }
+
+            /// As [`Consumer::metrics`](crate::Consumer::metrics).
+            pub fn metrics(&self) -> $crate::ConsumerMetrics {
+                self.member.consumer.metrics()
+            }
+        }
+    };
+}

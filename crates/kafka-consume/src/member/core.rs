@@ -1,0 +1,715 @@
+//! What both kinds of member have in common: reconciliation, callbacks, commits, liveness, leaving. Pure.
+//!
+//! | state | meaning | next |
+//! |---|---|---|
+//! | idle | not joined; nothing owned | a poll joins |
+//! | member | the protocol core is joined or joining | `Pending` reconciliations, one at a time |
+//! | lost | the membership is gone, what was owned is not delivered | `on_lost` inside a poll, then idle |
+//! | leaving | `Pending` with cause `Leave`, then the goodbye | left |
+//! | left | closed | – |
+//!
+//! Invariants
+//! - After a loss nothing is joined, committed or delivered until `on_lost` has run inside a poll and the
+//!   partitions are dropped.
+//! - What auto-commit stores is `done`: exactly what polls before the present one have handed out.
+//! - Only this core changes the engine's assignment; it says how through [`Op`], applied under the same lock.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use kafka_meta::client::{Lane, Snapshot};
+use kafka_meta::{CommittedOffset, Error, ErrorKind, Result, TopicName};
+use regex::Regex;
+use tracing::{debug, info, warn};
+
+use super::liveness::Liveness;
+use super::protocol::{Answer, Goodbye, Input, Output, Partitions, Protocol, Request, Subscription};
+use crate::offsets::Identity;
+use crate::rebalance::{Cause, Pending, Stage};
+
+/// What the engine has to do about its assignment.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) enum Op {
+    /// Neither deliver nor fetch these any more.
+    Hold(Partitions),
+    /// They are gone.
+    Drop(Partitions),
+    /// They are owned, and wait for `on_assign`.
+    Add(Partitions),
+    /// Look them up and read them.
+    Release(Partitions),
+}
+
+/// What the driver has to do.
+#[derive(Debug)]
+pub(crate) enum Order {
+    Send { ticket: u64, lane: Lane, within: Duration, request: Request },
+    Commit(CommitOrder),
+    ForgetCoordinator,
+    Interest(BTreeSet<TopicName>),
+    Refresh,
+    /// The identity or the owned set changed: waiting commits follow or are refused.
+    Adopt { identity: Identity, owned: Partitions },
+}
+
+/// Offsets to store in the member's name.
+#[derive(Debug)]
+pub(crate) struct CommitOrder {
+    pub number: u64,
+    pub offsets: Vec<((TopicName, i32), CommittedOffset)>,
+    pub identity: Identity,
+    pub within: Duration,
+}
+
+/// What the caller's poll has to do before it looks for records.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Revoke { number: u64, partitions: Partitions },
+    Assign { number: u64, partitions: Partitions },
+    Lost { number: u64, partitions: Partitions },
+    Error(Error),
+    /// Fell back to the classic protocol: this poll returns no records.
+    Switched,
+    Nothing,
+}
+
+/// Settings that both kinds share.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub auto_commit: bool,
+    pub auto_commit_interval: Duration,
+    pub rebalance_timeout: Duration,
+    pub api_timeout: Duration,
+    /// Whether a refusal before admission means "speak classic".
+    pub may_switch: bool,
+    /// Whether patterns are evaluated here, the classic protocol knowing only names.
+    pub matches_patterns: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Core {
+    settings: Settings,
+    protocol: Box<dyn Protocol>,
+    subscription: Subscription,
+    /// What the protocol was told of it.
+    passed: Option<Subscription>,
+    /// Topics a pattern may match.
+    known_topics: BTreeSet<TopicName>,
+    owned: Partitions,
+    pending: Option<Pending>,
+    next: Option<(u64, Cause, Partitions)>,
+    lost: Option<Lost>,
+    fault: Option<Error>,
+    fatal: Option<Error>,
+    refused: Option<Error>,
+    switched: bool,
+    /// The listener has been told of an assignment in this life of the membership.
+    introduced: bool,
+    liveness: Liveness,
+    identity: Option<Identity>,
+    /// What polls before the present one have handed out.
+    done: BTreeMap<(TopicName, i32), CommittedOffset>,
+    /// What was stored last.
+    stored: BTreeMap<(TopicName, i32), i64>,
+    commit_due: Option<Instant>,
+    /// The commit in flight, and whether a reconciliation waits for it.
+    commit: Option<(u64, bool)>,
+    leave: Leave,
+    last_number: u64,
+    pub ops: Vec<Op>,
+    /// Something waits for the caller's poll.
+    pub tell_caller: bool,
+    orders: VecDeque<Order>,
+    pub counts: Counts,
+}
+
+/// Counts of a membership.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    pub rebalances: u64,
+    pub lost: u64,
+    pub callback_restarts: u64,
+    pub commits: u64,
+    pub commit_failures: u64,
+}
+
+#[derive(Debug)]
+struct Lost {
+    number: u64,
+    error: Error,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Leave {
+    No,
+    /// The last reconciliation runs; whether it commits.
+    Releasing {
+        commit: bool,
+    },
+    /// The goodbye is on its way.
+    Parting,
+    Left,
+}
+
+impl Core {
+    pub fn new(settings: Settings, protocol: Box<dyn Protocol>) -> Self {
+        Core {
+            liveness: Liveness::new(settings.rebalance_timeout),
+            settings,
+            protocol,
+            subscription: Subscription::default(),
+            passed: None,
+            known_topics: BTreeSet::new(),
+            owned: Partitions::new(),
+            pending: None,
+            next: None,
+            lost: None,
+            fault: None,
+            fatal: None,
+            refused: None,
+            switched: false,
+            introduced: false,
+            identity: None,
+            done: BTreeMap::new(),
+            stored: BTreeMap::new(),
+            commit_due: None,
+            commit: None,
+            leave: Leave::No,
+            last_number: 0,
+            ops: Vec::new(),
+            tell_caller: false,
+            orders: VecDeque::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// A poll begins: the caller is alive, what it was handed so far is done, and it joins if need be.
+    pub fn poll_began(&mut self, now: Instant, done: BTreeMap<(TopicName, i32), CommittedOffset>) {
+        self.liveness.poll_began(now);
+        self.done = done;
+        self.join(now);
+    }
+
+    /// The poll ended, or was dropped.
+    pub fn poll_ended(&mut self, now: Instant) {
+        self.liveness.poll_ended(now);
+    }
+
+    fn join(&mut self, now: Instant) {
+        if self.lost.is_none() && self.fatal.is_none() && self.leave == Leave::No && self.refused.is_none() {
+            self.protocol.handle(now, Input::Join);
+            self.drain(now);
+        }
+    }
+
+    pub fn subscribe(&mut self, now: Instant, subscription: Subscription) {
+        self.subscription = subscription;
+        self.pass_subscription(now);
+        if self.fatal.as_ref().is_some_and(|error| error.kind() == ErrorKind::InvalidRequest) {
+            // A pattern the broker refused has been replaced.
+            self.fatal = None;
+        }
+        self.drain(now);
+    }
+
+    /// Tells the protocol what is subscribed to: a pattern as it is, or what it matches now.
+    fn pass_subscription(&mut self, now: Instant) {
+        let mut subscription = self.subscription.clone();
+        if self.settings.matches_patterns
+            && let Some(pattern) = subscription.pattern.take()
+        {
+            let Ok(matcher) = Regex::new(&format!("^(?:{pattern})$")) else { return };
+            subscription.topics =
+                self.known_topics.iter().copied().filter(|topic| matcher.is_match(topic)).collect();
+        }
+        if self.passed.as_ref() != Some(&subscription) {
+            self.passed = Some(subscription.clone());
+            self.protocol.handle(now, Input::Subscription(subscription));
+        }
+    }
+
+    pub fn handle_snapshot(&mut self, now: Instant, snapshot: &Snapshot) {
+        if self.settings.matches_patterns && self.subscription.pattern.is_some() {
+            self.known_topics = snapshot
+                .topics()
+                .filter(|topic| topic.error.is_none() && !topic.internal)
+                .map(|topic| topic.name)
+                .collect();
+            self.pass_subscription(now);
+        }
+        self.protocol.handle(now, Input::Metadata(snapshot));
+        self.drain(now);
+    }
+
+    pub fn handle_answer(&mut self, now: Instant, ticket: u64, answer: Result<Answer>, random: f64) {
+        self.protocol.handle(now, Input::Answer { ticket, answer, random });
+        self.drain(now);
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Instant) {
+        if self.liveness.is_expired(now)
+            && self.lost.is_none()
+            && self.leave == Leave::No
+            && (self.identity.is_some() || !self.owned.is_empty())
+        {
+            warn!("the caller has not polled for the rebalance timeout: the member leaves the group");
+            self.protocol.handle(now, Input::Leave { goodbye: Goodbye::PollTimeout });
+            let error = Error::new(ErrorKind::Fenced, "poll")
+                .with_detail("no poll within rebalance_timeout_ms: the member has left the group");
+            self.lose(now, error);
+        }
+        self.drain(now);
+        self.start_commit(now);
+    }
+
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let commit = self.commit_due.filter(|_| self.identity.is_some());
+        let expiry = self
+            .liveness
+            .expires_at()
+            .filter(|_| self.lost.is_none() && (self.identity.is_some() || !self.owned.is_empty()));
+        [self.protocol.next_deadline(), commit, expiry].into_iter().flatten().min()
+    }
+
+    pub fn has_orders(&self) -> bool {
+        !self.orders.is_empty()
+    }
+
+    pub fn poll_order(&mut self) -> Option<Order> {
+        self.orders.pop_front()
+    }
+
+    /// Takes what the protocol wants until it wants no more.
+    fn drain(&mut self, now: Instant) {
+        while let Some(output) = self.protocol.poll_output(now) {
+            match output {
+                Output::Send { ticket, lane, within, request } => {
+                    self.orders.push_back(Order::Send { ticket, lane, within, request });
+                }
+                Output::Reconcile { number, target, purpose } if self.leave == Leave::No => {
+                    self.reconcile(now, number, purpose.into(), target);
+                }
+                Output::Reconcile { .. } => {}
+                Output::Lost(error) => self.lose(now, error),
+                Output::Fault(error) => {
+                    self.tell_caller = true;
+                    if error.is_fatal() {
+                        self.fatal = Some(error);
+                    } else {
+                        self.fault = Some(error);
+                    }
+                }
+                Output::Refused(error) => {
+                    self.refused = Some(error);
+                    self.tell_caller = true;
+                }
+                Output::ForgetCoordinator => self.orders.push_back(Order::ForgetCoordinator),
+                Output::Interest(topics) => self.orders.push_back(Order::Interest(topics)),
+                Output::NeedIds => self.orders.push_back(Order::Refresh),
+                Output::Left => {
+                    self.leave = Leave::Left;
+                    self.tell_caller = true;
+                }
+            }
+        }
+        self.follow_identity(now);
+    }
+
+    fn follow_identity(&mut self, now: Instant) {
+        let identity = if self.lost.is_some() { None } else { self.protocol.identity() };
+        if identity == self.identity {
+            return;
+        }
+        let joined = self.identity.is_none() && identity.is_some();
+        self.identity = identity;
+        if joined {
+            self.commit_due = Some(now + self.settings.auto_commit_interval);
+        }
+        self.adopt();
+    }
+
+    fn adopt(&mut self) {
+        if let Some(identity) = self.identity.clone() {
+            self.orders.push_back(Order::Adopt { identity, owned: self.owned.clone() });
+        }
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    fn reconcile(&mut self, now: Instant, number: u64, cause: Cause, target: Partitions) {
+        if self.lost.is_some() {
+            return;
+        }
+        if self.pending.as_ref().is_some_and(|pending| pending.frozen || pending.stage != Stage::Revoke) {
+            self.next = Some((number, cause, target));
+            return;
+        }
+        // One that nobody has been told of yet is replaced; what it held back and is not to go is let on.
+        if let Some(old) = self.pending.take() {
+            let kept: Partitions = old.revoke.intersection(&target).copied().collect();
+            if !kept.is_empty() {
+                self.ops.push(Op::Release(kept));
+            }
+        }
+        let pending = Pending::new(number, cause, &self.owned, &target);
+        self.counts.rebalances += u64::from(!pending.revoke.is_empty() || !pending.add.is_empty());
+        if !pending.revoke.is_empty() {
+            self.ops.push(Op::Hold(pending.revoke.clone()));
+        }
+        self.pending = Some(pending);
+        self.tell_caller = true;
+        self.advance(now);
+    }
+
+    /// Carries the reconciliation on as far as it needs neither the caller nor the driver.
+    fn advance(&mut self, now: Instant) {
+        let Some(pending) = &self.pending else { return };
+        match pending.stage {
+            Stage::Revoke | Stage::Assign => {}
+            Stage::Commit => {
+                if !self.start_revoke_commit() {
+                    self.give_up_and_acknowledge(now);
+                }
+            }
+        }
+    }
+
+    /// The last offsets of what goes; false when there is nothing to store.
+    fn start_revoke_commit(&mut self) -> bool {
+        let (Some(pending), Some(identity)) = (&self.pending, self.identity.clone()) else { return false };
+        if !self.settings.auto_commit || self.leave == (Leave::Releasing { commit: false }) {
+            return false;
+        }
+        let offsets = self.undone(|key| pending.revoke.contains(key));
+        if offsets.is_empty() {
+            return false;
+        }
+        let number = self.next_number();
+        self.commit = Some((number, true));
+        let within = self.settings.rebalance_timeout.min(self.settings.api_timeout);
+        self.orders.push_back(Order::Commit(CommitOrder { number, offsets, identity, within }));
+        true
+    }
+
+    /// Offsets that are done and not stored.
+    fn undone(
+        &self,
+        wanted: impl Fn(&(TopicName, i32)) -> bool,
+    ) -> Vec<((TopicName, i32), CommittedOffset)> {
+        self.done
+            .iter()
+            .filter(|(key, _)| self.owned.contains(*key) && wanted(key))
+            .filter(|(key, offset)| self.stored.get(*key) != Some(&offset.offset))
+            .map(|(key, offset)| (*key, offset.clone()))
+            .collect()
+    }
+
+    fn start_commit(&mut self, now: Instant) {
+        if !self.settings.auto_commit || self.commit.is_some() || self.leave != Leave::No {
+            return;
+        }
+        let (Some(identity), Some(due)) = (self.identity.clone(), self.commit_due) else { return };
+        if due > now {
+            return;
+        }
+        self.commit_due = Some(now + self.settings.auto_commit_interval);
+        // What is on its way out has, or will have, a commit of its own.
+        let leaving = self.pending.as_ref().map(|pending| &pending.revoke);
+        let offsets = self.undone(|key| leaving.is_none_or(|leaving| !leaving.contains(key)));
+        if offsets.is_empty() {
+            return;
+        }
+        let number = self.next_number();
+        self.commit = Some((number, false));
+        let within = self.settings.auto_commit_interval.max(Duration::from_secs(5)).min(self.settings.api_timeout);
+        self.orders.push_back(Order::Commit(CommitOrder { number, offsets, identity, within }));
+    }
+
+    /// The commit `number` ended.
+    pub fn handle_commit(
+        &mut self,
+        now: Instant,
+        number: u64,
+        offsets: &[((TopicName, i32), CommittedOffset)],
+        result: &Result<Vec<((TopicName, i32), Result<()>)>>,
+    ) {
+        self.counts.commits += 1;
+        match result {
+            Ok(results) => {
+                for (key, result) in results {
+                    match result {
+                        Ok(()) => {
+                            if let Some((_, offset)) = offsets.iter().find(|(sent, _)| sent == key) {
+                                self.stored.insert(*key, offset.offset);
+                            }
+                        }
+                        Err(error) => {
+                            self.counts.commit_failures += 1;
+                            warn!(%error, "an auto-commit was refused");
+                        }
+                    }
+                }
+            }
+            Err(error) => {
+                self.counts.commit_failures += 1;
+                warn!(%error, "an auto-commit failed");
+            }
+        }
+        if self.commit.is_none_or(|(current, _)| current != number) {
+            return;
+        }
+        self.commit = None;
+        if self.pending.as_ref().is_some_and(|pending| pending.stage == Stage::Commit) {
+            self.give_up_and_acknowledge(now);
+        }
+    }
+
+    /// Drops what goes and tells the group, then takes what comes.
+    fn give_up_and_acknowledge(&mut self, now: Instant) {
+        let Some(pending) = &mut self.pending else { return };
+        let owned = pending.outcome(&self.owned);
+        let (number, cause, revoke, add) =
+            (pending.number, pending.cause, pending.revoke.clone(), pending.add.clone());
+        pending.stage = Stage::Assign;
+        pending.restarts = 0;
+        self.tell_caller = true;
+        for key in &revoke {
+            self.done.remove(key);
+            self.stored.remove(key);
+        }
+        self.owned = owned;
+        if !revoke.is_empty() {
+            self.ops.push(Op::Drop(revoke));
+        }
+        if !add.is_empty() {
+            self.ops.push(Op::Add(add.clone()));
+        }
+        if cause == Cause::Leave {
+            self.pending = None;
+            self.part(now);
+            return;
+        }
+        self.adopt();
+        self.protocol.handle(now, Input::Reconciled { number, owned: &self.owned });
+        // The group's first word after a join is told even if it is "nothing yet".
+        if cause == Cause::Prepare || (add.is_empty() && self.introduced) {
+            self.finish(now);
+        }
+        self.drain(now);
+    }
+
+    fn finish(&mut self, now: Instant) {
+        self.pending = None;
+        if let Some((number, cause, target)) = self.next.take() {
+            self.reconcile(now, number, cause, target);
+        }
+    }
+
+    /// The membership is gone.
+    fn lose(&mut self, now: Instant, error: Error) {
+        if self.lost.is_some() {
+            return;
+        }
+        info!(%error, "the group membership is lost");
+        self.counts.lost += 1;
+        self.pending = None;
+        self.next = None;
+        self.commit = None;
+        self.identity = None;
+        let number = self.next_number();
+        self.lost = Some(Lost { number, error });
+        self.tell_caller = true;
+        if self.owned.is_empty() {
+            self.lost_done(now, number);
+        } else {
+            self.ops.push(Op::Hold(self.owned.clone()));
+        }
+    }
+
+    /// What the caller's poll has to do first.
+    pub fn step(&mut self, now: Instant) -> Step {
+        if let Some(lost) = &self.lost {
+            return Step::Lost { number: lost.number, partitions: self.owned.clone() };
+        }
+        if let Some(pending) = &mut self.pending {
+            let number = pending.number;
+            let callback = match pending.stage {
+                Stage::Revoke => Some(Step::Revoke { number, partitions: pending.revoke.clone() }),
+                Stage::Assign => Some(Step::Assign { number, partitions: pending.add.clone() }),
+                Stage::Commit => None,
+            };
+            if let Some(step) = callback {
+                if pending.restarts >= 2 {
+                    self.counts.callback_restarts += 1;
+                    warn!("a rebalance callback is begun for the third time: polls are dropped while it runs");
+                }
+                pending.begin();
+                return step;
+            }
+        }
+        if let Some(error) = &self.fatal {
+            return Step::Error(error.clone());
+        }
+        if let Some(error) = self.fault.take() {
+            return Step::Error(error);
+        }
+        if let Some(error) = self.refused.clone() {
+            // The owner of the core replaces the protocol, or the refusal is final.
+            return Step::Error(error);
+        }
+        if std::mem::take(&mut self.switched) {
+            return Step::Switched;
+        }
+        self.join(now);
+        Step::Nothing
+    }
+
+    /// Whether a refusal waits for the other protocol to be tried.
+    pub fn wants_switch(&self) -> bool {
+        self.settings.may_switch && self.refused.is_some()
+    }
+
+    /// Goes on with the other protocol; only ever before the first admission.
+    pub fn switch(&mut self, now: Instant, protocol: Box<dyn Protocol>) {
+        self.protocol = protocol;
+        self.settings.matches_patterns = true;
+        self.passed = None;
+        self.refused = None;
+        self.fault = None;
+        self.switched = true;
+        self.settings.may_switch = false;
+        self.pass_subscription(now);
+        self.drain(now);
+    }
+
+    /// The revoke callback of that reconciliation ended.
+    pub fn revoke_done(&mut self, now: Instant, number: u64) {
+        let Some(pending) = self.pending.as_mut().filter(|pending| pending.number == number) else { return };
+        if pending.stage == Stage::Revoke {
+            pending.stage = Stage::Commit;
+            pending.restarts = 0;
+            self.advance(now);
+        }
+    }
+
+    /// The assign callback of that reconciliation ended: what came is read from now on.
+    pub fn assign_done(&mut self, now: Instant, number: u64) {
+        let Some(pending) = self.pending.as_ref().filter(|pending| pending.number == number) else { return };
+        if pending.stage == Stage::Assign {
+            let added = pending.add.clone();
+            self.introduced = true;
+            if !added.is_empty() {
+                self.ops.push(Op::Release(added));
+            }
+            self.finish(now);
+        }
+    }
+
+    /// The lost callback ended: everything is dropped, and the next poll joins anew.
+    pub fn lost_done(&mut self, now: Instant, number: u64) {
+        let Some(lost) = self.lost.take_if(|lost| lost.number == number) else { return };
+        debug!(error = %lost.error, "what was lost is dropped");
+        let gone = std::mem::take(&mut self.owned);
+        if !gone.is_empty() {
+            self.ops.push(Op::Drop(gone));
+        }
+        self.done.clear();
+        self.stored.clear();
+        self.introduced = false;
+        if let Leave::Releasing { .. } = self.leave {
+            self.part(now);
+            return;
+        }
+        self.protocol.handle(now, Input::LostDone);
+        self.drain(now);
+    }
+
+    /// Begins to leave: the listener, the commit, then the goodbye. Again: nothing changes.
+    pub fn leave(
+        &mut self,
+        now: Instant,
+        commit: bool,
+        done: BTreeMap<(TopicName, i32), CommittedOffset>,
+    ) {
+        if self.leave != Leave::No {
+            return;
+        }
+        self.done = done;
+        self.leave = Leave::Releasing { commit };
+        self.next = None;
+        if self.lost.is_some() {
+            return;
+        }
+        // A reconciliation that has begun is absorbed: what it was about to revoke is revoked with the rest.
+        self.pending = None;
+        let number = self.next_number();
+        let pending = Pending::new(number, Cause::Leave, &self.owned, &Partitions::new());
+        if !pending.revoke.is_empty() {
+            self.ops.push(Op::Hold(pending.revoke.clone()));
+        }
+        self.pending = Some(pending);
+        self.advance(now);
+    }
+
+    fn part(&mut self, now: Instant) {
+        self.leave = Leave::Parting;
+        self.protocol.handle(now, Input::Leave { goodbye: Goodbye::Leave });
+        self.drain(now);
+    }
+
+    pub fn has_left(&self) -> bool {
+        self.leave == Leave::Left
+    }
+
+    pub fn is_leaving(&self) -> bool {
+        self.leave != Leave::No
+    }
+
+    /// Time is up: whatever is still to be said to the group is not said.
+    pub fn give_up_leaving(&mut self) {
+        self.leave = Leave::Left;
+    }
+
+    /// Whose name offsets are stored in.
+    ///
+    /// # Errors
+    ///
+    /// `Fenced` between a loss and the next join; `NotAssigned` before the first.
+    pub fn identity(&self, operation: &'static str) -> Result<Identity> {
+        if let Some(identity) = &self.identity {
+            return Ok(identity.clone());
+        }
+        Err(match &self.lost {
+            Some(lost) => Error::new(ErrorKind::Fenced, operation).with_source(lost.error.clone()),
+            None => Error::new(ErrorKind::Fenced, operation).with_detail("the member is not in its group now"),
+        })
+    }
+
+    pub fn member_id(&self) -> &str {
+        self.protocol.member_id()
+    }
+
+    pub fn owned(&self) -> &Partitions {
+        &self.owned
+    }
+
+    /// Where the partitions of a callback stood when the poll began.
+    pub fn done(&self, key: &(TopicName, i32)) -> Option<i64> {
+        self.done.get(key).map(|offset| offset.offset)
+    }
+
+    /// The caller has been seen, reading from a stream.
+    pub fn touch(&mut self, now: Instant) {
+        self.liveness.touch(now);
+    }
+
+    /// Whether the member has been admitted, or owns anything.
+    pub fn is_active(&self) -> bool {
+        self.identity.is_some() || !self.owned.is_empty() || self.lost.is_some()
+    }
+}
