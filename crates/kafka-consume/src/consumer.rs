@@ -146,8 +146,7 @@ impl Consumer {
     ///
     /// Dropping the future loses nothing: it owns no request, and records are handed over in its last step.
     pub async fn poll(&mut self) -> Result<Records> {
-        let deadline =
-            Instant::now() + Duration::from_millis(u64::from(self.shared.config.max_wait_ms));
+        let deadline = Instant::now() + Duration::from_millis(u64::from(self.shared.config.max_wait_ms));
         self.shared.start()?;
         // A loop that always finds records would never let a current-thread runtime fetch more.
         tokio::task::coop::consume_budget().await;

@@ -56,7 +56,9 @@ impl GroupConsumer {
         pattern: &str,
     ) -> Result<Self> {
         if pattern.is_empty() {
-            return Err(Error::new(ErrorKind::InvalidRequest, "subscribe").with_detail("the pattern is empty"));
+            return Err(
+                Error::new(ErrorKind::InvalidRequest, "subscribe").with_detail("the pattern is empty")
+            );
         }
         Self::start(cluster, config, group.into(), Wanted::Pattern(pattern.to_owned())).await
     }
@@ -64,8 +66,9 @@ impl GroupConsumer {
     async fn start(cluster: Cluster, config: ConsumerConfig, group: String, wanted: Wanted) -> Result<Self> {
         let member = Builder::new(cluster, config, group, wanted, make)?;
         if !crate::negotiated::serves_848(&member).await? {
-            return Err(Error::new(ErrorKind::UnsupportedApi, "subscribe")
-                .with_detail("the coordinator does not serve ConsumerGroupHeartbeat v1 (Kafka 4.0): use ClassicConsumer"));
+            return Err(Error::new(ErrorKind::UnsupportedApi, "subscribe").with_detail(
+                "the coordinator does not serve ConsumerGroupHeartbeat v1 (Kafka 4.0): use ClassicConsumer",
+            ));
         }
         Ok(GroupConsumer { member })
     }

@@ -14,9 +14,11 @@
 #[macro_use]
 mod api;
 pub(crate) mod cell;
+#[allow(dead_code)]
 pub(crate) mod core;
 pub(crate) mod driver;
 mod liveness;
+#[allow(dead_code)]
 pub(crate) mod protocol;
 
 pub(crate) use api::{Builder, Wanted};

@@ -225,9 +225,9 @@ impl Reader {
     /// Carries the membership on, if there is one.
     fn poll_member(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let Some(listener) = &self.listener else { return Poll::Ready(Ok(())) };
-        let preparing = self.preparing.get_or_insert_with(|| {
-            Box::pin(prepare(Arc::clone(&self.shared), Arc::clone(listener)))
-        });
+        let preparing = self
+            .preparing
+            .get_or_insert_with(|| Box::pin(prepare(Arc::clone(&self.shared), Arc::clone(listener))));
         let result = preparing.as_mut().poll(cx);
         if result.is_ready() {
             self.preparing = None;

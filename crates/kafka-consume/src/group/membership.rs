@@ -181,7 +181,9 @@ impl Membership {
         let known = self.is_in_group() || self.epoch > 0;
         match goodbye {
             Goodbye::Leave if matches!(self.state, State::Left) => {}
-            Goodbye::Leave if known && !matches!(self.state, State::Lost | State::Fatal | State::Unjoined) => {
+            Goodbye::Leave
+                if known && !matches!(self.state, State::Lost | State::Fatal | State::Unjoined) =>
+            {
                 self.state = State::Leaving;
                 self.retry.clear();
             }
@@ -278,7 +280,12 @@ impl Membership {
     }
 
     fn send(&self, ticket: u64, request: ConsumerGroupHeartbeatRequest) -> Output {
-        Output::Send { ticket, lane: Lane::Group, within: WITHIN, request: Request::ConsumerHeartbeat(request) }
+        Output::Send {
+            ticket,
+            lane: Lane::Group,
+            within: WITHIN,
+            request: Request::ConsumerHeartbeat(request),
+        }
     }
 
     fn owned_by_id(&self) -> Vec<TopicPartitions> {
@@ -407,9 +414,7 @@ impl Membership {
                 return;
             }
             ErrorCode::GROUP_ID_NOT_FOUND if joining => {}
-            ErrorCode::FENCED_MEMBER_EPOCH
-            | ErrorCode::UNKNOWN_MEMBER_ID
-            | ErrorCode::GROUP_ID_NOT_FOUND => {
+            ErrorCode::FENCED_MEMBER_EPOCH | ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::GROUP_ID_NOT_FOUND => {
                 self.lose(error(Some(ErrorKind::Fenced)));
                 return;
             }

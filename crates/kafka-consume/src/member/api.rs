@@ -244,9 +244,8 @@ impl Builder {
 
     fn remember_id(&mut self) {
         if let Some(cell) = self.shared().member.get() {
-            let id = cell.look(|core| {
-                (core.member_id() != self.member_id).then(|| core.member_id().to_owned())
-            });
+            let id =
+                cell.look(|core| (core.member_id() != self.member_id).then(|| core.member_id().to_owned()));
             if let Some(id) = id {
                 self.member_id = id;
             }
@@ -496,9 +495,7 @@ macro_rules! member_methods {
             /// # Errors
             ///
             /// As there; `Fenced` as a whole while the member is not in its group.
-            pub async fn commit(
-                &mut self,
-            ) -> $crate::Result<Vec<((String, i32), $crate::Result<()>)>> {
+            pub async fn commit(&mut self) -> $crate::Result<Vec<((String, i32), $crate::Result<()>)>> {
                 self.member.consumer.commit().await
             }
 

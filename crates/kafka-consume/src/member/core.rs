@@ -43,14 +43,25 @@ pub(crate) enum Op {
 /// What the driver has to do.
 #[derive(Debug)]
 pub(crate) enum Order {
-    Send { ticket: u64, lane: Lane, within: Duration, request: Request },
+    Send {
+        ticket: u64,
+        lane: Lane,
+        within: Duration,
+        request: Request,
+    },
     Commit(CommitOrder),
     ForgetCoordinator,
     Interest(BTreeSet<TopicName>),
     Refresh,
     /// The identity or the owned set changed: waiting commits follow or are refused.
-    Adopt { identity: Identity, owned: Partitions },
+    Adopt {
+        identity: Identity,
+        owned: Partitions,
+    },
 }
+
+/// What a commit came to, per partition.
+pub(crate) type Stored = Result<Vec<((TopicName, i32), Result<()>)>>;
 
 /// Offsets to store in the member's name.
 #[derive(Debug)]
@@ -64,9 +75,18 @@ pub(crate) struct CommitOrder {
 /// What the caller's poll has to do before it looks for records.
 #[derive(Debug)]
 pub(crate) enum Step {
-    Revoke { number: u64, partitions: Partitions },
-    Assign { number: u64, partitions: Partitions },
-    Lost { number: u64, partitions: Partitions },
+    Revoke {
+        number: u64,
+        partitions: Partitions,
+    },
+    Assign {
+        number: u64,
+        partitions: Partitions,
+    },
+    Lost {
+        number: u64,
+        partitions: Partitions,
+    },
     Error(Error),
     /// Fell back to the classic protocol: this poll returns no records.
     Switched,
@@ -397,10 +417,7 @@ impl Core {
     }
 
     /// Offsets that are done and not stored.
-    fn undone(
-        &self,
-        wanted: impl Fn(&(TopicName, i32)) -> bool,
-    ) -> Vec<((TopicName, i32), CommittedOffset)> {
+    fn undone(&self, wanted: impl Fn(&(TopicName, i32)) -> bool) -> Vec<((TopicName, i32), CommittedOffset)> {
         self.done
             .iter()
             .filter(|(key, _)| self.owned.contains(*key) && wanted(key))
@@ -426,7 +443,8 @@ impl Core {
         }
         let number = self.next_number();
         self.commit = Some((number, false));
-        let within = self.settings.auto_commit_interval.max(Duration::from_secs(5)).min(self.settings.api_timeout);
+        let within =
+            self.settings.auto_commit_interval.max(Duration::from_secs(5)).min(self.settings.api_timeout);
         self.orders.push_back(Order::Commit(CommitOrder { number, offsets, identity, within }));
     }
 
@@ -436,7 +454,7 @@ impl Core {
         now: Instant,
         number: u64,
         offsets: &[((TopicName, i32), CommittedOffset)],
-        result: &Result<Vec<((TopicName, i32), Result<()>)>>,
+        result: &Stored,
     ) {
         self.counts.commits += 1;
         match result {
@@ -546,7 +564,9 @@ impl Core {
             if let Some(step) = callback {
                 if pending.restarts >= 2 {
                     self.counts.callback_restarts += 1;
-                    warn!("a rebalance callback is begun for the third time: polls are dropped while it runs");
+                    warn!(
+                        "a rebalance callback is begun for the third time: polls are dropped while it runs"
+                    );
                 }
                 pending.begin();
                 return step;
@@ -630,12 +650,7 @@ impl Core {
     }
 
     /// Begins to leave: the listener, the commit, then the goodbye. Again: nothing changes.
-    pub fn leave(
-        &mut self,
-        now: Instant,
-        commit: bool,
-        done: BTreeMap<(TopicName, i32), CommittedOffset>,
-    ) {
+    pub fn leave(&mut self, now: Instant, commit: bool, done: BTreeMap<(TopicName, i32), CommittedOffset>) {
         if self.leave != Leave::No {
             return;
         }
@@ -686,7 +701,9 @@ impl Core {
         }
         Err(match &self.lost {
             Some(lost) => Error::new(ErrorKind::Fenced, operation).with_source(lost.error.clone()),
-            None => Error::new(ErrorKind::Fenced, operation).with_detail("the member is not in its group now"),
+            None => {
+                Error::new(ErrorKind::Fenced, operation).with_detail("the member is not in its group now")
+            }
         })
     }
 

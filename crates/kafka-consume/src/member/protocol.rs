@@ -72,6 +72,8 @@ pub(crate) enum Purpose {
 }
 
 /// What a protocol core wants done.
+// One of these exists at a time, for as long as it takes to carry it out.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 pub(crate) enum Output {
     /// Send a request to the coordinator.
