@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// What a connection runs on.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -39,10 +39,19 @@ impl Connector for Tcp {
         Box::pin(async move {
             let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
             let stream = first_to_answer(addresses).await?;
-            stream.set_nodelay(true)?;
             Ok(Box::new(stream) as BoxStream)
         })
     }
+}
+
+async fn open(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // As Java does: a peer that vanished while a join was parked is noticed in the end.
+    socket.set_keepalive(true)?;
+    let stream = socket.connect(address).await?;
+    // A request is one write; waiting to fill a segment only delays it.
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// Connects to the first address that accepts. An address that refuses is followed by the next at once; one
@@ -54,7 +63,7 @@ async fn first_to_answer(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     loop {
         match waiting.next() {
-            Some(address) => racing.push(TcpStream::connect(address)),
+            Some(address) => racing.push(open(address)),
             None if racing.is_empty() => return Err(last),
             None => {}
         }

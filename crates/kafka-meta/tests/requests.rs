@@ -430,7 +430,35 @@ async fn a_caller_that_insists_on_a_broker_that_hangs_up_makes_no_storm() {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(30) {
         cluster.call(To::Node(1), &via, soon(5), heartbeat("m")).await.unwrap_err();
-        assert!(script.attempts().len() < 60, "{} attempts in {:?}", script.attempts().len(), start.elapsed());
+        assert!(
+            script.attempts().len() < 60,
+            "{} attempts in {:?}",
+            script.attempts().len(),
+            start.elapsed()
+        );
     }
     assert!(script.requests(3).len() < 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_left_the_metadata_is_used_while_its_connection_lasts() {
+    let left = Arc::new(AtomicBool::new(false));
+    let flag = left.clone();
+    let script = Script::new(move |request| match request.key {
+        HEARTBEAT if request.host == "two" && member(request) == "last" => Reaction::Close,
+        HEARTBEAT => Reaction::Answer(beat(request, 0)),
+        _ if flag.load(Ordering::SeqCst) => basics(request, ONE).unwrap(),
+        _ => basics(request, &[(1, "one", 9092), (2, "two", 9092)]).unwrap(),
+    });
+    let cluster = cluster(&script).await;
+    let owner = cluster.owner();
+    let via = owner.via(Lane::Group);
+    cluster.call(To::Node(2), &via, soon(5), heartbeat("m")).await.unwrap();
+    left.store(true, Ordering::SeqCst);
+    cluster.refreshed(&[], soon(5)).await.unwrap();
+    assert!(!cluster.snapshot().brokers.contains_key(&2));
+    cluster.call(To::Node(2), &via, soon(5), heartbeat("m")).await.unwrap();
+    cluster.call(To::Node(2), &via, soon(5), heartbeat("last")).await.unwrap_err();
+    let error = cluster.call(To::Node(2), &via, soon(5), heartbeat("m")).await.unwrap_err();
+    assert!(error.to_string().contains("not among the brokers"), "{error}");
 }

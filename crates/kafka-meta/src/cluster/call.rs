@@ -183,8 +183,11 @@ pub(crate) async fn connect(
 pub(crate) async fn choose(shared: &Shared, to: To, via: &Via, deadline: Instant) -> Result<Candidate> {
     match to {
         To::Node(node) => {
-            if let Some(address) = shared.address(node) {
-                return Ok(Candidate { peer: Peer::Node(node), address, node });
+            let peer = Peer::Node(node);
+            // A broker missing from metadata (fenced for a moment, shutting down) often still answers.
+            let open = || via.room(&shared.room).address(&peer, via.lane());
+            if let Some(address) = shared.address(node).or_else(open) {
+                return Ok(Candidate { peer, address, node });
             }
             // Also what keeps a caller that insists on an unknown node from spinning.
             let round = shared.want(&[]);

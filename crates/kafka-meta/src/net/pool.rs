@@ -117,6 +117,13 @@ impl Room {
         slots.get(&(peer.clone(), lane)).is_some_and(|slot| slot.connection().is_some())
     }
 
+    /// Where an open connection to this peer leads.
+    pub(crate) fn address(&self, peer: &Peer, lane: Lane) -> Option<Address> {
+        let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = slots.get(&(peer.clone(), lane))?;
+        slot.connection().map(|_| slot.address.clone())
+    }
+
     /// Ends a connection that does not answer.
     pub(crate) fn give_up(&self, peer: &Peer, lane: Lane) {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
