@@ -4,9 +4,12 @@
 //! passed the cap. Progress lives in the reader, never in a future: a future of [`FrameReader::next`] may be
 //! dropped at any point and the next one goes on where it stopped.
 //!
-//! The body's buffer is allocated once the length is known, exactly as large as the frame, and never zeroed;
-//! the frame handed out is that buffer.
+//! The body's buffer is chosen once the length is known and never zeroed; the frame handed out is that buffer.
+//! Buffers of large frames are used again once whoever had the frame has let all of it go: a fresh one costs a page
+//! fault for every 4 KiB, which for fetch answers is up to a fifth of reading them. Few are kept, and every small
+//! frame lets one go, so a connection whose answers have become small ends up with none.
 
+use std::collections::VecDeque;
 use std::io;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -19,12 +22,23 @@ pub struct FrameReader {
     prefix: [u8; 4],
     prefix_len: usize,
     body: Option<(BytesMut, usize)>,
+    /// Frames handed out whose buffers are worth waiting for, oldest first.
+    lent: VecDeque<Bytes>,
 }
+
+/// Frames from this size on are read into buffers used before; smaller ones the allocator serves well by itself.
+const LARGE: usize = 256 << 10;
+
+/// No buffer above this is kept: a single huge batch must not stay in memory.
+const HUGE: usize = 16 << 20;
+
+/// Buffers kept: one being read into, one being checked, one being worked through by the caller.
+const KEPT: usize = 3;
 
 impl FrameReader {
     /// Frames longer than `cap` bytes (the four of the length not counted) are refused.
     pub fn new(cap: usize) -> Self {
-        FrameReader { cap, prefix: [0; 4], prefix_len: 0, body: None }
+        FrameReader { cap, prefix: [0; 4], prefix_len: 0, body: None, lent: VecDeque::new() }
     }
 
     /// Whether part of a frame has been read.
@@ -56,7 +70,7 @@ impl FrameReader {
                     Oversize { length, cap: self.cap, prefix: self.prefix },
                 ));
             }
-            self.body = Some((BytesMut::with_capacity(length), length));
+            self.body = Some((self.buffer(length), length));
         }
         if let Some((body, length)) = &mut self.body {
             while body.len() < *length {
@@ -67,7 +81,42 @@ impl FrameReader {
             }
         }
         self.prefix_len = 0;
-        Ok(self.body.take().map(|(body, _)| body.freeze()))
+        Ok(self.body.take().map(|(body, _)| self.lend(body)))
+    }
+
+    /// An empty buffer with room for a body of `length` bytes.
+    fn buffer(&mut self, length: usize) -> BytesMut {
+        if length < LARGE {
+            self.lent.pop_front();
+            return BytesMut::with_capacity(length);
+        }
+        // Looked through from the oldest: it is the most likely to be free.
+        for at in 0..self.lent.len() {
+            if self.lent.get(at).is_some_and(Bytes::is_unique)
+                && let Some(Ok(mut buffer)) = self.lent.remove(at).map(Bytes::try_into_mut)
+            {
+                buffer.clear();
+                if buffer.capacity() >= length {
+                    return buffer;
+                }
+                // Too small now: one that fits takes its place.
+                break;
+            }
+        }
+        // Rounded up, so that answers of about the same size share buffers.
+        BytesMut::with_capacity(length.checked_next_multiple_of(LARGE).unwrap_or(length))
+    }
+
+    fn lend(&mut self, body: BytesMut) -> Bytes {
+        let reusable = (LARGE..=HUGE).contains(&body.capacity());
+        let frame = body.freeze();
+        if reusable {
+            if self.lent.len() >= KEPT {
+                self.lent.pop_front();
+            }
+            self.lent.push_back(frame.clone());
+        }
+        frame
     }
 }
 

@@ -50,6 +50,46 @@ fn a_frame_is_written_with_its_length() {
     assert_eq!(&finish(frame).unwrap()[..], b"\0\0\0\x03abc");
 }
 
+fn large(fill: u8) -> Vec<u8> {
+    let mut bytes = Vec::from((super::LARGE as u32).to_be_bytes());
+    bytes.resize(bytes.len() + super::LARGE, fill);
+    bytes
+}
+
+/// Reads one frame and says where it lies.
+fn read_one(reader: &mut FrameReader, bytes: &[u8]) -> bytes::Bytes {
+    let frame = block_on(reader.next(&mut &bytes[..])).unwrap().unwrap();
+    assert_eq!(frame[..], bytes[4..]);
+    frame
+}
+
+#[test]
+fn a_large_buffer_is_used_again_once_all_of_its_frame_is_gone() {
+    let mut reader = FrameReader::new(1 << 20);
+    let first = read_one(&mut reader, &large(1));
+    let place = first.as_ptr();
+    let part = first.slice(100..200);
+    drop(first);
+    let second = read_one(&mut reader, &large(2));
+    assert_eq!(part[..], [1; 100], "a slice still holds the first frame");
+    assert_ne!(second.as_ptr(), place);
+    drop(part);
+    assert_eq!(read_one(&mut reader, &large(3)).as_ptr(), place);
+    assert_eq!(second[..], large(2)[4..]);
+}
+
+#[test]
+fn small_frames_let_the_large_buffers_go() {
+    let mut reader = FrameReader::new(1 << 20);
+    let frames: Vec<_> = (0..9).map(|fill| read_one(&mut reader, &large(fill))).collect();
+    assert_eq!(reader.lent.len(), super::KEPT);
+    drop(frames);
+    for _ in 0..super::KEPT {
+        read_one(&mut reader, b"\0\0\0\x01x");
+    }
+    assert!(reader.lent.is_empty());
+}
+
 proptest! {
     /// However the bytes are cut, and however often a future is dropped while it waits, the frames come out.
     #[test]
