@@ -96,7 +96,7 @@ fn lint(steps: &mut Steps) {
     steps.cargo("fmt", &["fmt", "--all", "--check"], &[]);
     steps.cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[]);
     let deny = [("RUSTDOCFLAGS", "-D warnings")];
-    steps.cargo("rustdoc", &["doc", "--workspace", "--no-deps", "--document-private-items"], &deny);
+    steps.cargo("rustdoc", &["doc", "--workspace", "--no-deps"], &deny);
     for package in checks::packages(steps.root()) {
         // Feature unification hides a missing feature as long as the whole workspace is built at once.
         steps.cargo(&format!("check {package} alone"), &["check", "-p", &package], &[]);
@@ -132,7 +132,7 @@ fn test(steps: &mut Steps, options: &TestOptions) -> String {
     if options.only.is_none() {
         steps.cargo(
             "unit and integration tests",
-            &["test", "--workspace", "--lib", "--bins", "--tests"],
+            &["test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"],
             &[],
         );
         steps.cargo("doc tests", &["test", "--workspace", "--doc"], &[]);

@@ -13,6 +13,7 @@ pub mod java;
 pub mod kafka;
 pub mod produce;
 pub mod proxy;
+pub mod recode;
 mod routes;
 pub mod txn;
 

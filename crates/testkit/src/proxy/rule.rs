@@ -19,6 +19,7 @@ use super::errors::{self, Scope};
 use super::log::Arrived;
 use super::state::{Shared, wait};
 use crate::failure::Result;
+use crate::recode::{Batch, recode};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -230,6 +231,15 @@ impl Rule {
             }
             changed
         })))
+    }
+
+    /// RECODE: changes the batches of fetch answers, taken apart; `change` says whether it changed something.
+    /// See [`crate::recode`].
+    pub fn recode_batches(
+        self,
+        change: impl Fn(&str, i32, &mut Batch) -> bool + Send + Sync + 'static,
+    ) -> RuleHandle {
+        self.recode(move |topic, partition, records| recode(records, |batch| change(topic, partition, batch)))
     }
 
     /// DELAY: answers come late by this much.
