@@ -2,7 +2,8 @@
 //!
 //! It speaks the codec's broker side and keeps one pure state behind a mutex. In memory ([`Embedded::start`]) it
 //! runs under tokio's paused clock; on TCP ([`Embedded::tcp`]) always on the real one. What it models is what
-//! real brokers were seen to do; it has no segments, no quotas by rate, and group membership is not in it.
+//! real brokers were seen to do. It has no quotas by rate, no ACLs, no retention, and a group of one protocol with
+//! members is closed to members of the other.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -28,6 +29,7 @@ use tokio::time::Instant;
 
 mod admin;
 mod api;
+mod classic_group;
 mod connection;
 mod consumer_group;
 mod control;
@@ -36,6 +38,7 @@ mod fetch;
 mod groups;
 mod listing;
 mod log;
+mod membership;
 mod metadata;
 mod operate;
 mod peek;
@@ -50,6 +53,7 @@ mod write;
 
 pub use control::{Open, TopicSpec};
 pub use faults::{Fault, FaultBuilder};
+pub use membership::GroupMember;
 pub use requests::{FetchSeen, RequestSeen};
 pub use versions::Release;
 

@@ -265,3 +265,19 @@ async fn tcp_works_as_memory_does() {
     kafka.stop_node(2);
     assert!(raw.frame().await.is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn only_3_9_answers_a_committed_reader_above_the_last_stable_offset_at_once() {
+    for (release, waits) in [(Release::V3_7, true), (Release::V3_9, false), (Release::V4_3, true)] {
+        let kafka = Embedded::start(1);
+        kafka.set_release(release);
+        kafka.create_topic("t", 1);
+        let mut open = kafka.begin("tx");
+        open.append("t", 0, ["a", "b", "c"]);
+        let mut raw = node(&kafka, 1).await;
+        let asked = Instant::now();
+        Ask::new(16).committed().wait(500).add("t", kafka.topic_id("t"), 0, 2).of(&mut raw).await;
+        assert_eq!(asked.elapsed() >= Duration::from_millis(500), waits, "{release:?}");
+        open.abort();
+    }
+}

@@ -16,9 +16,11 @@ use kafka_protocol::messages::offset_for_leader_epoch_request::{
     OffsetForLeaderPartition, OffsetForLeaderTopic,
 };
 use kafka_protocol::messages::{
-    AddPartitionsToTxnRequest, ApiKey, ApiVersionsRequest, CreateTopicsRequest, DeleteRecordsRequest,
-    DeleteTopicsRequest, EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest, ListOffsetsRequest,
+    AddPartitionsToTxnRequest, ApiKey, ApiVersionsRequest, ConsumerGroupHeartbeatRequest,
+    CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest, EndTxnRequest, FindCoordinatorRequest,
+    HeartbeatRequest, InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListOffsetsRequest,
     MetadataRequest, OffsetCommitRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest,
+    SyncGroupRequest,
 };
 use kafka_protocol::protocol::Request;
 use testkit::embedded::Embedded;
@@ -166,6 +168,34 @@ async fn every_listed_version_is_answered() {
     })
     .await;
     each.version(|_| EndTxnRequest::default().with_transactional_id(text("tx").into())).await;
+
+    each.version(|version| {
+        use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+        let protocol = JoinGroupRequestProtocol::default().with_name(text("range"));
+        let request = JoinGroupRequest::default()
+            .with_group_id(text(&format!("classic-{version}")).into())
+            .with_session_timeout_ms(6000)
+            .with_protocol_type(text("consumer"))
+            .with_protocols(vec![protocol]);
+        if version >= 1 { request.with_rebalance_timeout_ms(6000) } else { request }
+    })
+    .await;
+    each.version(|_| SyncGroupRequest::default().with_group_id(text("classic-0").into())).await;
+    each.version(|_| HeartbeatRequest::default().with_group_id(text("classic-0").into())).await;
+    each.version(|version| {
+        let request = LeaveGroupRequest::default().with_group_id(text("classic-0").into());
+        if version < 3 { request } else { request.with_members(vec![Default::default()]) }
+    })
+    .await;
+    each.version(|version| {
+        ConsumerGroupHeartbeatRequest::default()
+            .with_group_id(text(&format!("new-{version}")).into())
+            .with_member_id(text("m"))
+            .with_rebalance_timeout_ms(1000)
+            .with_subscribed_topic_names(Some(vec![name("t")]))
+            .with_topic_partitions(Some(Vec::new()))
+    })
+    .await;
 
     let listed = each.node.call(4, &software()).await;
     for range in listed.api_keys {

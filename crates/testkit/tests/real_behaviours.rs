@@ -21,7 +21,8 @@ use testkit::Kafka;
 mod behaviours;
 use behaviours::raw::{RawBroker, View, name};
 use behaviours::{
-    consumer_groups, epochs, listing, offsets, producers, ranges, sessions, topic_ids, transactions, versions,
+    classic_groups, consumer_groups, epochs, listing, offsets, producers, ranges, sessions, topic_ids,
+    transactions, versions,
 };
 
 struct Real(Kafka);
@@ -122,7 +123,8 @@ async fn every_row_holds_on_real_kafka() {
     let mut builder = Kafka::builder()
         .nodes(3)
         .property("auto.create.topics.enable", "false")
-        .property("group.consumer.assignment.interval.ms", "0");
+        .property("group.consumer.assignment.interval.ms", "0")
+        .property("group.initial.rebalance.delay.ms", "0");
     for node in 1..=3 {
         builder = builder.rack(node, format!("r{node}"));
     }

@@ -11,8 +11,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::{
     AddPartitionsToTxnRequest, ApiKey, ApiVersionsRequest, ConsumerGroupHeartbeatRequest,
     CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest, EndTxnRequest, FetchRequest,
-    FindCoordinatorRequest, InitProducerIdRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest,
-    OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest, ResponseHeader,
+    FindCoordinatorRequest, HeartbeatRequest, InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest,
+    ListOffsetsRequest, MetadataRequest, OffsetCommitRequest, OffsetFetchRequest,
+    OffsetForLeaderEpochRequest, ProduceRequest, ResponseHeader, SyncGroupRequest,
 };
 use kafka_protocol::protocol::{Encodable, HeaderVersion, Request};
 use tokio::time::Instant;
@@ -195,6 +196,10 @@ pub(super) fn decode(api: ApiKey, version: i16, body: Bytes) -> Option<Box<dyn J
         ApiKey::OffsetForLeaderEpoch => typed::<OffsetForLeaderEpochRequest>(body, version),
         ApiKey::AddPartitionsToTxn => typed::<AddPartitionsToTxnRequest>(body, version),
         ApiKey::ConsumerGroupHeartbeat => typed::<ConsumerGroupHeartbeatRequest>(body, version),
+        ApiKey::JoinGroup => typed::<JoinGroupRequest>(body, version),
+        ApiKey::SyncGroup => typed::<SyncGroupRequest>(body, version),
+        ApiKey::Heartbeat => typed::<HeartbeatRequest>(body, version),
+        ApiKey::LeaveGroup => typed::<LeaveGroupRequest>(body, version),
         ApiKey::EndTxn => typed::<EndTxnRequest>(body, version),
         _ => None,
     }

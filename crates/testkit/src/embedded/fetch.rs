@@ -369,7 +369,8 @@ impl Work {
             });
             data.aborted_transactions = Some(touched.collect());
         }
-        let urgent = read.older_segment;
+        let waits = world.node(call.node).is_none_or(|node| node.versions.waits_above_stable);
+        let urgent = read.older_segment || !waits && self.read_committed && asked.offset > stable;
         Ok((data, read, urgent))
     }
 

@@ -4,6 +4,7 @@
 //! enough to see anonymous commits refused.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
 
 use kafka_protocol::messages::find_coordinator_response::Coordinator;
 use kafka_protocol::messages::offset_commit_response::{
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::api::{Api, Call, Started};
+use super::classic_group::ClassicGroup;
 use super::consumer_group::{ConsumerGroup, Timing};
 use super::world::World;
 
@@ -42,6 +44,7 @@ pub(super) enum Kind {
     /// Nobody has ever joined.
     #[default]
     Simple,
+    Classic(ClassicGroup),
     Consumer(ConsumerGroup),
 }
 
@@ -60,6 +63,10 @@ impl Group {
     pub fn is_live(&mut self, now: Instant) -> bool {
         match &mut self.kind {
             Kind::Simple => self.live,
+            Kind::Classic(group) => {
+                group.advance(now);
+                self.live || !group.members.is_empty()
+            }
             Kind::Consumer(group) => {
                 group.expire(now);
                 self.live || !group.members.is_empty()
@@ -72,6 +79,11 @@ impl Group {
 pub(super) struct Groups {
     pub groups: BTreeMap<String, Group>,
     pub timing: Timing,
+    /// Shortest and longest session a classic member may ask for, ms.
+    pub session_limits: (i32, i32),
+    /// How long an empty classic group waits for more members (`group.initial.rebalance.delay.ms`).
+    pub initial_delay: Duration,
+    pub ids_made: u64,
     /// Off: the new protocol is listed and refused, as by `group.coordinator.rebalance.protocols=classic`.
     pub consumer_protocol: bool,
     /// Key (group or transactional id) → node, where it is not the default one.
@@ -87,6 +99,9 @@ impl Default for Groups {
         Groups {
             groups: BTreeMap::new(),
             timing: Timing::default(),
+            session_limits: (6000, 1_800_000),
+            initial_delay: Duration::ZERO,
+            ids_made: 0,
             consumer_protocol: true,
             coordinators: HashMap::new(),
             not_available: 0,
@@ -104,8 +119,10 @@ impl Groups {
 
     pub fn place(&mut self, key: &str, node: i32, now: Instant) {
         self.coordinators.insert(key.to_owned(), node);
-        if let Some(Kind::Consumer(group)) = self.groups.get_mut(key).map(|group| &mut group.kind) {
-            group.restart_sessions(now, &self.timing);
+        match self.groups.get_mut(key).map(|group| &mut group.kind) {
+            Some(Kind::Consumer(group)) => group.restart_sessions(now, &self.timing),
+            Some(Kind::Classic(group)) => group.restart_sessions(now),
+            Some(Kind::Simple) | None => {}
         }
     }
 
@@ -232,6 +249,15 @@ impl Api for OffsetCommitRequest {
                 }
             }
             return Started::Done(store(&self, world, call, response));
+        } else if let Kind::Classic(group) = &mut group.kind
+            && !group.members.is_empty()
+        {
+            let instance = self.group_instance_id.as_deref().filter(|_| call.version >= 7);
+            let code =
+                group.may_commit(&self.member_id, instance, self.generation_id_or_member_epoch, call.now);
+            if code != 0 {
+                return Started::Done(self.refuse(call, code));
+            }
         } else {
             return Started::Done(self.refuse(call, 25));
         }
@@ -379,6 +405,8 @@ impl Api for OffsetFetchRequest {
                     return None;
                 }
                 match &known.kind {
+                    // A classic member's fetch is not checked at all.
+                    Kind::Classic(_) => None,
                     Kind::Consumer(members) => {
                         Some(members.may_commit(member, group.member_epoch, None)).filter(|code| *code != 0)
                     }

@@ -39,6 +39,10 @@ const TABLE: &[(ApiKey, i16, [i16; 4])] = &[
     (ApiKey::OffsetForLeaderEpoch, 2, [4, 4, 4, 4]),
     (ApiKey::AddPartitionsToTxn, 0, [3, 3, 3, 3]),
     (ApiKey::EndTxn, 0, [3, 4, 5, 5]),
+    (ApiKey::JoinGroup, 0, [9, 9, 9, 9]),
+    (ApiKey::SyncGroup, 0, [5, 5, 5, 5]),
+    (ApiKey::Heartbeat, 0, [4, 4, 4, 4]),
+    (ApiKey::LeaveGroup, 0, [5, 5, 5, 5]),
     (ApiKey::ConsumerGroupHeartbeat, 0, [0, 0, 1, 1]),
 ];
 
@@ -53,6 +57,8 @@ pub(super) struct Versions {
     pub supported: Vec<(&'static str, i16, i16)>,
     /// 3.7 has no gate for ListOffsets sentinels above the request's version.
     pub gates_sentinels: bool,
+    /// 3.9 answers a committed reader above the last stable offset at once; the others let it wait.
+    pub waits_above_stable: bool,
 }
 
 impl Versions {
@@ -63,10 +69,14 @@ impl Versions {
             Release::V4_0 => 2,
             Release::V4_3 => 3,
         };
-        let ranges = TABLE
+        let mut ranges = TABLE
             .iter()
             .filter_map(|(key, min, max)| Some((*key as i16, (*min, *max.get(column)?))))
-            .collect();
+            .collect::<BTreeMap<_, _>>();
+        if release == Release::V4_0 {
+            // The one release that took the oldest versions of JoinGroup away; 4.3 has them again.
+            ranges.insert(ApiKey::JoinGroup as i16, (2, 9));
+        }
         let finalized: &[(&str, i16)] = match release {
             Release::V3_7 => &[("metadata.version", 19)],
             Release::V3_9 => &[("metadata.version", 21)],
@@ -83,6 +93,7 @@ impl Versions {
                 ("transaction.version", 0, 2),
             ],
             gates_sentinels: release != Release::V3_7,
+            waits_above_stable: release != Release::V3_9,
         }
     }
 

@@ -131,7 +131,6 @@ pub async fn a_join_with_a_wrong_field_is_42_or_112(cluster: &mut dyn RawBroker)
         good.clone().with_subscribed_topic_names(None),
         good.clone().with_instance_id(Some(text(""))),
         good.clone().with_rack_id(Some(text(""))),
-        good.clone().with_group_id(text("").into()),
         good.clone().with_member_epoch(-2),
         good.clone().with_member_epoch(-3),
     ];

@@ -6,6 +6,7 @@
 #![allow(dead_code, missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
+pub mod classic_groups;
 pub mod consumer_groups;
 pub mod epochs;
 pub mod listing;
@@ -81,6 +82,15 @@ macro_rules! every_row {
             offsets::an_unknown_topic_and_long_metadata_are_refused,
             offsets::another_node_is_not_the_coordinator,
             offsets::each_key_of_a_coordinator_look_up_is_answered,
+            classic_groups::an_empty_member_id_joins_at_once_up_to_v3_and_is_79_after,
+            classic_groups::a_join_that_does_not_fit_is_refused,
+            classic_groups::a_generation_is_joined_synced_and_beaten_for,
+            classic_groups::a_second_member_makes_a_new_generation_of_both,
+            classic_groups::a_waiting_join_blocks_its_socket,
+            classic_groups::a_member_that_does_not_rejoin_is_left_behind,
+            classic_groups::a_members_commits_are_checked_by_generation_and_state,
+            classic_groups::leaving_is_answered_for_each_member,
+            classic_groups::a_static_member_that_returns_keeps_the_generation,
             consumer_groups::a_join_with_a_wrong_field_is_42_or_112,
             consumer_groups::an_assignment_is_told_once_and_repeated_to_a_full_request,
             consumer_groups::an_empty_list_of_topics_is_accepted,
