@@ -4,6 +4,7 @@
 //! what dropping its future leaves behind.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -493,6 +494,7 @@ impl Consumer {
         partitions: impl IntoIterator<Item = ((String, i32), Position)>,
     ) -> Result<Vec<((TopicName, i32), Position)>> {
         let mut wanted: Vec<((TopicName, i32), Position)> = Vec::new();
+        let mut places: HashMap<(TopicName, i32), usize> = HashMap::new();
         for ((topic, index), position) in partitions {
             let refuse = |detail: &'static str| {
                 Error::new(ErrorKind::InvalidRequest, "assign")
@@ -507,9 +509,17 @@ impl Consumer {
             }
             self.check_position(&position).map_err(refuse)?;
             let key = (TopicName::new(&topic), index);
-            match wanted.iter_mut().find(|(known, _)| *known == key) {
-                Some((_, last)) => *last = position,
-                None => wanted.push((key, position)),
+            // Named twice: the last word counts.
+            match places.entry(key) {
+                Entry::Occupied(place) => {
+                    if let Some((_, last)) = wanted.get_mut(*place.get()) {
+                        *last = position;
+                    }
+                }
+                Entry::Vacant(place) => {
+                    place.insert(wanted.len());
+                    wanted.push((key, position));
+                }
             }
         }
         Ok(wanted)

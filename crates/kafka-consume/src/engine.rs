@@ -10,6 +10,7 @@
 //! | `apply.rs` | an answer's headers, its errors |
 //! | `check.rs` | checksums, transactions, damage: runs outside the lock |
 //! | `fill.rs` | checked batches into their places; inflation |
+//! | `view.rs` | what can be seen from outside |
 //! | `take.rs` | what a poll hands out and takes back |
 //!
 //! Not here: what moves bytes (`fetcher.rs`, `driver.rs`), and who decides the assignment.
@@ -29,6 +30,7 @@ mod lookup;
 mod meta;
 mod plan;
 mod take;
+mod view;
 
 pub(crate) use self::check::{Work, check};
 pub(crate) use self::core::{Core, Effects, Settings};

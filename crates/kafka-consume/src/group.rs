@@ -66,9 +66,7 @@ impl GroupConsumer {
     async fn start(cluster: Cluster, config: ConsumerConfig, group: String, wanted: Wanted) -> Result<Self> {
         let member = Builder::new(cluster, config, group, wanted, make)?;
         if !crate::negotiated::serves_848(&member).await? {
-            return Err(Error::new(ErrorKind::UnsupportedApi, "subscribe").with_detail(
-                "the coordinator does not serve ConsumerGroupHeartbeat v1 (Kafka 4.0): use ClassicConsumer",
-            ));
+            return Err(crate::negotiated::not_served());
         }
         Ok(GroupConsumer { member })
     }

@@ -10,8 +10,8 @@ use crate::shared::Shared;
 /// Moves, pauses, wakes and commits a consumer from elsewhere.
 ///
 /// Cheap to clone; may be moved into a callback or a worker. No method waits for a poll, and every one works
-/// while a poll is pending. It does not keep the consumer alive: once that is dropped or closed, the
-/// assignment is empty and commits answer `Closed`.
+/// while a poll is pending. It does not keep the consumer alive: once that is dropped or closed,
+/// commits answer `Closed`.
 #[derive(Clone, Debug)]
 pub struct ConsumerHandle {
     shared: Arc<Shared>,

@@ -31,10 +31,9 @@
 #[macro_use]
 mod member;
 
-// Used by the classic membership.
-#[allow(dead_code)]
 mod assign;
 mod buffer;
+mod classic;
 mod config;
 mod consumer;
 mod coordinator;
@@ -57,6 +56,7 @@ mod shared;
 mod stream;
 
 pub use assign::Assignor;
+pub use classic::ClassicConsumer;
 pub use config::{ConsumerConfig, GroupProtocol, OffsetReset, Position};
 pub use consumer::Consumer;
 pub use group::GroupConsumer;
@@ -67,5 +67,15 @@ pub use kafka_meta::{
 };
 pub use kafka_read::{Header, Headers, Record, RecordRef, Records, Timestamp, TimestampType, Visibility};
 pub use metrics::{ConsumerMetrics, PartitionMetrics};
+pub use negotiated::NegotiatedConsumer;
 pub use rebalance::{RebalanceListener, RevokedPartition};
 pub use stream::{OwnedRecordStream, RecordStream};
+
+// The samples in the guides are compiled with the tests.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/groups.md")]
+    struct Groups;
+}

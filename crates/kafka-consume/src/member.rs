@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `protocol.rs` | what a protocol core is told and what it asks for |
 //! | `core.rs` | reconciliation, callbacks, auto-commit, liveness, leaving; pure |
+//! | `commit.rs` | auto-commit; pure |
+//! | `orders.rs` | what the core asks of engine, driver and caller; pure |
 //! | `liveness.rs` | the promise about the time between polls; pure |
 //! | `cell.rs` | the core behind its lock, and the caller's steps through it |
 //! | `driver.rs` | the background task that sends what the core wants |
@@ -14,11 +16,11 @@
 #[macro_use]
 mod api;
 pub(crate) mod cell;
-#[allow(dead_code)]
+mod commit;
 pub(crate) mod core;
 pub(crate) mod driver;
 mod liveness;
-#[allow(dead_code)]
+pub(crate) mod orders;
 pub(crate) mod protocol;
 
 pub(crate) use api::{Builder, Wanted};

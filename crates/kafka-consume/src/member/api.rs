@@ -13,8 +13,10 @@ use kafka_read::Records;
 use tokio::time::Instant;
 
 use super::cell::{Cell, Fallback, Listener, Polling, closed, done, prepare};
-use super::core::{Core, Settings};
+use super::core::Core;
+use super::orders::Settings;
 use super::protocol::{Protocol, Subscription};
+use crate::assign::Assignor;
 use crate::config::ConsumerConfig;
 use crate::consumer::Consumer;
 use crate::rebalance::RebalanceListener;
@@ -69,6 +71,7 @@ pub(crate) struct Builder {
     pub auto_commit: bool,
     pub instance_id: Option<String>,
     pub remote_assignor: Option<String>,
+    pub assignors: Vec<Assignor>,
     pub listener: Listener,
     pub make: MakeProtocol,
     pub fallback: Option<MakeProtocol>,
@@ -113,6 +116,7 @@ impl Builder {
             auto_commit: true,
             instance_id: None,
             remote_assignor: None,
+            assignors: Assignor::DEFAULT.to_vec(),
             listener: Listener::default(),
             make,
             fallback: None,
@@ -159,10 +163,7 @@ impl Builder {
             return Ok(());
         }
         let protocol = (self.make)(self)?;
-        let fallback = match self.fallback {
-            Some(make) => Some(make(self)?),
-            None => None,
-        };
+        let fallback = self.fallback.map(|make| make(self));
         let config = self.config();
         let settings = Settings {
             auto_commit: self.auto_commit,
@@ -187,7 +188,11 @@ impl Builder {
         Ok(())
     }
 
-    fn speaks_848(&self) -> bool {
+    /// Whether it is KIP-848 that it speaks, or is about to.
+    pub fn speaks_848(&self) -> bool {
+        if let Some(cell) = self.shared().member.get() {
+            return cell.fetch_as_member.load(std::sync::atomic::Ordering::Acquire);
+        }
         std::ptr::fn_addr_eq(self.make, crate::group::make as MakeProtocol)
     }
 

@@ -13,7 +13,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::core::{Core, Op, Step};
+use super::core::Core;
+use super::orders::{Op, Step};
 use super::protocol::{Partitions, Protocol};
 use crate::offsets::Identity;
 use crate::rebalance::{RebalanceListener, RevokedPartition, to_names};
@@ -23,7 +24,7 @@ use crate::shared::Shared;
 pub(crate) type Listener = Arc<tokio::sync::Mutex<Option<Box<dyn RebalanceListener>>>>;
 
 /// Makes the other protocol's core, for the one switch a negotiated member may make.
-pub(crate) type Fallback = Box<dyn Fn() -> Option<Box<dyn Protocol>> + Send + Sync>;
+pub(crate) type Fallback = Box<dyn Fn() -> Option<Result<Box<dyn Protocol>>> + Send + Sync>;
 
 pub(crate) struct Cell {
     core: Mutex<Core>,
@@ -154,7 +155,7 @@ pub(crate) async fn prepare(shared: Arc<Shared>, listener: Listener) -> Result<b
                 if let Some(fallback) = &cell.fallback
                     && cell.look(Core::wants_switch)
                 {
-                    let Some(protocol) = fallback() else { return Err(error) };
+                    let Some(protocol) = fallback().transpose()? else { return Err(error) };
                     cell.fetch_as_member.store(false, Ordering::Release);
                     cell.with(&shared, |core| core.switch(now, protocol));
                     tracing::info!(%error, "the KIP-848 protocol was refused: going on with the classic one");

@@ -15,109 +15,31 @@
 //! - Only this core changes the engine's assignment; it says how through [`Op`], applied under the same lock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use kafka_meta::client::{Lane, Snapshot};
+use kafka_meta::client::Snapshot;
 use kafka_meta::{CommittedOffset, Error, ErrorKind, Result, TopicName};
 use regex::Regex;
 use tracing::{debug, info, warn};
 
 use super::liveness::Liveness;
-use super::protocol::{Answer, Goodbye, Input, Output, Partitions, Protocol, Request, Subscription};
+use super::orders::{Counts, Op, Order, Settings, Step};
+use super::protocol::{Answer, Goodbye, Input, Output, Partitions, Protocol, Subscription};
 use crate::offsets::Identity;
 use crate::rebalance::{Cause, Pending, Stage};
-
-/// What the engine has to do about its assignment.
-#[derive(Debug, Eq, PartialEq)]
-pub(crate) enum Op {
-    /// Neither deliver nor fetch these any more.
-    Hold(Partitions),
-    /// They are gone.
-    Drop(Partitions),
-    /// They are owned, and wait for `on_assign`.
-    Add(Partitions),
-    /// Look them up and read them.
-    Release(Partitions),
-}
-
-/// What the driver has to do.
-#[derive(Debug)]
-pub(crate) enum Order {
-    Send {
-        ticket: u64,
-        lane: Lane,
-        within: Duration,
-        request: Request,
-    },
-    Commit(CommitOrder),
-    ForgetCoordinator,
-    Interest(BTreeSet<TopicName>),
-    Refresh,
-    /// The identity or the owned set changed: waiting commits follow or are refused.
-    Adopt {
-        identity: Identity,
-        owned: Partitions,
-    },
-}
-
-/// What a commit came to, per partition.
-pub(crate) type Stored = Result<Vec<((TopicName, i32), Result<()>)>>;
-
-/// Offsets to store in the member's name.
-#[derive(Debug)]
-pub(crate) struct CommitOrder {
-    pub number: u64,
-    pub offsets: Vec<((TopicName, i32), CommittedOffset)>,
-    pub identity: Identity,
-    pub within: Duration,
-}
-
-/// What the caller's poll has to do before it looks for records.
-#[derive(Debug)]
-pub(crate) enum Step {
-    Revoke {
-        number: u64,
-        partitions: Partitions,
-    },
-    Assign {
-        number: u64,
-        partitions: Partitions,
-    },
-    Lost {
-        number: u64,
-        partitions: Partitions,
-    },
-    Error(Error),
-    /// Fell back to the classic protocol: this poll returns no records.
-    Switched,
-    Nothing,
-}
-
-/// Settings that both kinds share.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub auto_commit: bool,
-    pub auto_commit_interval: Duration,
-    pub rebalance_timeout: Duration,
-    pub api_timeout: Duration,
-    /// Whether a refusal before admission means "speak classic".
-    pub may_switch: bool,
-    /// Whether patterns are evaluated here, the classic protocol knowing only names.
-    pub matches_patterns: bool,
-}
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Core {
-    settings: Settings,
+    pub(super) settings: Settings,
     protocol: Box<dyn Protocol>,
     subscription: Subscription,
     /// What the protocol was told of it.
     passed: Option<Subscription>,
     /// Topics a pattern may match.
     known_topics: BTreeSet<TopicName>,
-    owned: Partitions,
-    pending: Option<Pending>,
+    pub(super) owned: Partitions,
+    pub(super) pending: Option<Pending>,
     next: Option<(u64, Cause, Partitions)>,
     lost: Option<Lost>,
     fault: Option<Error>,
@@ -127,31 +49,21 @@ pub(crate) struct Core {
     /// The listener has been told of an assignment in this life of the membership.
     introduced: bool,
     liveness: Liveness,
-    identity: Option<Identity>,
+    pub(super) identity: Option<Identity>,
     /// What polls before the present one have handed out.
-    done: BTreeMap<(TopicName, i32), CommittedOffset>,
+    pub(super) done: BTreeMap<(TopicName, i32), CommittedOffset>,
     /// What was stored last.
-    stored: BTreeMap<(TopicName, i32), i64>,
-    commit_due: Option<Instant>,
+    pub(super) stored: BTreeMap<(TopicName, i32), i64>,
+    pub(super) commit_due: Option<Instant>,
     /// The commit in flight, and whether a reconciliation waits for it.
-    commit: Option<(u64, bool)>,
-    leave: Leave,
+    pub(super) commit: Option<(u64, bool)>,
+    pub(super) leave: Leave,
     last_number: u64,
     pub ops: Vec<Op>,
     /// Something waits for the caller's poll.
     pub tell_caller: bool,
-    orders: VecDeque<Order>,
+    pub(super) orders: VecDeque<Order>,
     pub counts: Counts,
-}
-
-/// Counts of a membership.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Counts {
-    pub rebalances: u64,
-    pub lost: u64,
-    pub callback_restarts: u64,
-    pub commits: u64,
-    pub commit_failures: u64,
 }
 
 #[derive(Debug)]
@@ -161,7 +73,7 @@ struct Lost {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Leave {
+pub(super) enum Leave {
     No,
     /// The last reconciliation runs; whether it commits.
     Releasing {
@@ -356,7 +268,7 @@ impl Core {
         }
     }
 
-    fn next_number(&mut self) -> u64 {
+    pub(super) fn next_number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
     }
@@ -399,96 +311,8 @@ impl Core {
         }
     }
 
-    /// The last offsets of what goes; false when there is nothing to store.
-    fn start_revoke_commit(&mut self) -> bool {
-        let (Some(pending), Some(identity)) = (&self.pending, self.identity.clone()) else { return false };
-        if !self.settings.auto_commit || self.leave == (Leave::Releasing { commit: false }) {
-            return false;
-        }
-        let offsets = self.undone(|key| pending.revoke.contains(key));
-        if offsets.is_empty() {
-            return false;
-        }
-        let number = self.next_number();
-        self.commit = Some((number, true));
-        let within = self.settings.rebalance_timeout.min(self.settings.api_timeout);
-        self.orders.push_back(Order::Commit(CommitOrder { number, offsets, identity, within }));
-        true
-    }
-
-    /// Offsets that are done and not stored.
-    fn undone(&self, wanted: impl Fn(&(TopicName, i32)) -> bool) -> Vec<((TopicName, i32), CommittedOffset)> {
-        self.done
-            .iter()
-            .filter(|(key, _)| self.owned.contains(*key) && wanted(key))
-            .filter(|(key, offset)| self.stored.get(*key) != Some(&offset.offset))
-            .map(|(key, offset)| (*key, offset.clone()))
-            .collect()
-    }
-
-    fn start_commit(&mut self, now: Instant) {
-        if !self.settings.auto_commit || self.commit.is_some() || self.leave != Leave::No {
-            return;
-        }
-        let (Some(identity), Some(due)) = (self.identity.clone(), self.commit_due) else { return };
-        if due > now {
-            return;
-        }
-        self.commit_due = Some(now + self.settings.auto_commit_interval);
-        // What is on its way out has, or will have, a commit of its own.
-        let leaving = self.pending.as_ref().map(|pending| &pending.revoke);
-        let offsets = self.undone(|key| leaving.is_none_or(|leaving| !leaving.contains(key)));
-        if offsets.is_empty() {
-            return;
-        }
-        let number = self.next_number();
-        self.commit = Some((number, false));
-        let within =
-            self.settings.auto_commit_interval.max(Duration::from_secs(5)).min(self.settings.api_timeout);
-        self.orders.push_back(Order::Commit(CommitOrder { number, offsets, identity, within }));
-    }
-
-    /// The commit `number` ended.
-    pub fn handle_commit(
-        &mut self,
-        now: Instant,
-        number: u64,
-        offsets: &[((TopicName, i32), CommittedOffset)],
-        result: &Stored,
-    ) {
-        self.counts.commits += 1;
-        match result {
-            Ok(results) => {
-                for (key, result) in results {
-                    match result {
-                        Ok(()) => {
-                            if let Some((_, offset)) = offsets.iter().find(|(sent, _)| sent == key) {
-                                self.stored.insert(*key, offset.offset);
-                            }
-                        }
-                        Err(error) => {
-                            self.counts.commit_failures += 1;
-                            warn!(%error, "an auto-commit was refused");
-                        }
-                    }
-                }
-            }
-            Err(error) => {
-                self.counts.commit_failures += 1;
-                warn!(%error, "an auto-commit failed");
-            }
-        }
-        if self.commit.is_none_or(|(current, _)| current != number) {
-            return;
-        }
-        self.commit = None;
-        if self.pending.as_ref().is_some_and(|pending| pending.stage == Stage::Commit) {
-            self.give_up_and_acknowledge(now);
-        }
-    }
-
     /// Drops what goes and tells the group, then takes what comes.
-    fn give_up_and_acknowledge(&mut self, now: Instant) {
+    pub(super) fn give_up_and_acknowledge(&mut self, now: Instant) {
         let Some(pending) = &mut self.pending else { return };
         let owned = pending.outcome(&self.owned);
         let (number, cause, revoke, add) =
@@ -681,10 +505,6 @@ impl Core {
         self.leave == Leave::Left
     }
 
-    pub fn is_leaving(&self) -> bool {
-        self.leave != Leave::No
-    }
-
     /// Time is up: whatever is still to be said to the group is not said.
     pub fn give_up_leaving(&mut self) {
         self.leave = Leave::Left;
@@ -711,22 +531,8 @@ impl Core {
         self.protocol.member_id()
     }
 
-    pub fn owned(&self) -> &Partitions {
-        &self.owned
-    }
-
-    /// Where the partitions of a callback stood when the poll began.
-    pub fn done(&self, key: &(TopicName, i32)) -> Option<i64> {
-        self.done.get(key).map(|offset| offset.offset)
-    }
-
     /// The caller has been seen, reading from a stream.
     pub fn touch(&mut self, now: Instant) {
         self.liveness.touch(now);
-    }
-
-    /// Whether the member has been admitted, or owns anything.
-    pub fn is_active(&self) -> bool {
-        self.identity.is_some() || !self.owned.is_empty() || self.lost.is_some()
     }
 }

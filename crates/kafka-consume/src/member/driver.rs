@@ -19,7 +19,8 @@ use kafka_protocol::messages::{
 use tokio::time::Instant;
 
 use super::cell::Cell;
-use super::core::{CommitOrder, Core, Order};
+use super::core::Core;
+use super::orders::{CommitOrder, Order};
 use super::protocol::{Answer, Request};
 use crate::driver::until;
 use crate::shared::Shared;
@@ -170,7 +171,7 @@ async fn send(shared: &Shared, via: &Via, deadline: Instant, request: Request) -
                 Ok(request)
             })
             .await
-            .map(|(_, answer)| Answer::Leave(answer)),
+            .map(|_| Answer::Leave),
     };
     if let Err(error) = &answer
         && matches!(error.kind(), ErrorKind::Disconnected | ErrorKind::Timeout)

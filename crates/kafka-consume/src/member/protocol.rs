@@ -10,8 +10,7 @@ use kafka_meta::client::{Lane, Snapshot};
 use kafka_meta::{Error, Result, TopicName};
 use kafka_protocol::messages::{
     ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, HeartbeatRequest, HeartbeatResponse,
-    JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse, SyncGroupRequest,
-    SyncGroupResponse,
+    JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, SyncGroupRequest, SyncGroupResponse,
 };
 
 use crate::offsets::Identity;
@@ -114,7 +113,8 @@ pub(crate) enum Answer {
     Join(JoinGroupResponse),
     Sync(SyncGroupResponse),
     Heartbeat(HeartbeatResponse),
-    Leave(LeaveGroupResponse),
+    /// Whatever it says: who wants to go is gone.
+    Leave,
 }
 
 /// A group protocol as a pure state machine.
