@@ -25,6 +25,9 @@ pub struct Running {
     machine: Arc<Machine>,
     output: Lines,
     errors: Lines,
+    /// The events among the first `parsed` lines.
+    events: Vec<Value>,
+    parsed: usize,
     readers: Vec<JoinHandle<()>>,
     ended: Option<ExitStatus>,
 }
@@ -58,7 +61,17 @@ impl Running {
                 let _ = stream.write_all(&input);
             });
         }
-        Ok(Self { name: name.to_owned(), child, machine, output, errors, readers, ended: None })
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            machine,
+            output,
+            errors,
+            events: Vec::new(),
+            parsed: 0,
+            readers,
+            ended: None,
+        })
     }
 
     /// The process id.
@@ -77,8 +90,14 @@ impl Running {
     }
 
     /// Those lines that are JSON, as the verifiable tools print them.
-    pub fn events(&self) -> Vec<Value> {
-        self.lines().iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    pub fn events(&mut self) -> &[Value] {
+        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        // Only what is new: a member under load prints an event per poll.
+        for line in output.get(self.parsed..).unwrap_or_default() {
+            self.events.extend(serde_json::from_str::<Value>(line).ok());
+        }
+        self.parsed = output.len();
+        &self.events
     }
 
     /// Waits until the events so far give something, for at most `patience`. Dropping the future changes
@@ -90,7 +109,7 @@ impl Running {
     ) -> Result<T> {
         let deadline = Instant::now() + patience;
         loop {
-            if let Some(found) = look(&self.events()) {
+            if let Some(found) = look(self.events()) {
                 return Ok(found);
             }
             if let Some(status) = self.poll_end() {
