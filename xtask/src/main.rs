@@ -122,7 +122,8 @@ fn prepare(steps: &mut Steps) -> String {
             what
         }
         None => {
-            steps.cargo("prepare", &["run", "-q", "-p", "testkit", "--bin", "testkit", "--", "prepare"], &[]);
+            let arguments = ["test", "--workspace", "--test", "prepare", "--", "--nocapture"];
+            steps.cargo("prepare", &arguments, &[("TESTKIT_PREPARE", "1")]);
             String::new()
         }
     }
@@ -149,8 +150,8 @@ fn test(steps: &mut Steps, options: &TestOptions) -> String {
         return text;
     }
     let wanted = options.only.as_deref().unwrap_or_default();
-    let suites: Vec<_> =
-        checks::real_suites(steps.root()).into_iter().filter(|suite| suite.name.contains(wanted)).collect();
+    let suites: Vec<String> =
+        checks::real_suites(steps.root()).into_iter().filter(|suite| suite.contains(wanted)).collect();
     if suites.is_empty() {
         return "real-broker suites: NOT RUN (there are none of that name)".to_owned();
     }
@@ -158,12 +159,11 @@ fn test(steps: &mut Steps, options: &TestOptions) -> String {
         // A few seconds once, about one in the start of each node from then on.
         prepare(steps);
     }
-    let environment = [("TESTKIT_REAL", "1"), ("TESTKIT_REQUIRE", "1")];
     for suite in &suites {
-        // One at a time: two clusters on two cores only make each other time out.
-        let arguments =
-            ["test", "-p", &suite.package, "--test", &suite.name, "--", "--test-threads=1", "--nocapture"];
-        steps.cargo(&format!("real brokers: {}", suite.name), &arguments, &environment);
+        // One at a time: two clusters on two cores only make each other time out. For the whole workspace,
+        // since one package alone would have its dependencies compiled anew with fewer features.
+        let arguments = ["test", "--workspace", "--test", suite, "--", "--test-threads=1", "--nocapture"];
+        steps.cargo(&format!("real brokers: {suite}"), &arguments, &[("TESTKIT_REAL", "1")]);
     }
     format!("real-broker suites: {} ran", suites.len())
 }
