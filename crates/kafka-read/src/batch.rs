@@ -37,12 +37,19 @@ pub(crate) use set::Cursor;
 pub use set::{RawRecord, RecordSet};
 
 /// One whole batch (v2), or one message or wrapper (v0, v1), as it lies in the answer.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RawBatch {
     /// Its header, read but not yet checked.
     pub header: BatchHeader,
     /// All of its bytes.
     pub bytes: Bytes,
+}
+
+impl fmt::Debug for RawBatch {
+    /// The header alone: payloads do not belong in a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawBatch").field("header", &self.header).finish_non_exhaustive()
+    }
 }
 
 /// Bounds on what a batch may cost.

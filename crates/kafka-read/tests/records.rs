@@ -186,3 +186,10 @@ fn records_and_their_iterators_cross_threads() {
     crosses::<kafka_read::Iter<'_>>();
     crosses::<kafka_read::RecordRef<'_>>();
 }
+
+#[test]
+fn what_is_shown_for_debugging_holds_no_payload() {
+    let text = format!("{:?} {:?}", records(), records().into_iter());
+    assert!(!text.contains("value of"), "{text}");
+    assert!(text.contains("len: 300"), "{text}");
+}
