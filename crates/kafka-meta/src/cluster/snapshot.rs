@@ -93,6 +93,16 @@ impl Snapshot {
         self.topic(name)?.partition(index)
     }
 
+    /// The same picture with one more topic: for the tests of what looks at pictures.
+    #[doc(hidden)]
+    pub fn with_topic(mut self, topic: Topic) -> Self {
+        if !topic.id.is_nil() {
+            self.ids.insert(topic.id, topic.name);
+        }
+        self.topics.insert(topic.name, Arc::new(topic));
+        self
+    }
+
     /// The topics known, in the order of their names.
     pub fn topics(&self) -> impl Iterator<Item = &Topic> {
         self.topics.values().map(Arc::as_ref)

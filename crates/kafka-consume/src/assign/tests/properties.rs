@@ -22,6 +22,9 @@ fn any_topics() -> impl Strategy<Value = Topics> {
     })
 }
 
+/// Topics by bit, claims, generation, rack, static, generation in the user data.
+type Described = (u8, Vec<(usize, i32)>, Option<i32>, Option<usize>, bool, Option<i32>);
+
 /// Members with claims of any kind: conflicting, stale, of topics and partitions that are not there.
 fn any_members() -> impl Strategy<Value = Vec<Member>> {
     let claim = (0_usize..7, -1_i32..10);
@@ -34,10 +37,7 @@ fn any_members() -> impl Strategy<Value = Vec<Member>> {
         proptest::option::of(-1_i32..4),
     );
     (any::<bool>(), vec(member, 1..8)).prop_map(|(alike, members)| {
-        let member = |(number, (wants, owned, generation, rack, stat, data)): (
-            usize,
-            (u8, Vec<(usize, i32)>, _, Option<usize>, bool, Option<i32>),
-        )| {
+        let member = |(number, (wants, owned, generation, rack, stat, data)): (usize, Described)| {
             let wants = if alike { 0x3f } else { wants };
             Member {
                 id: format!("member-{number}"),
