@@ -47,6 +47,7 @@ mod requests;
 mod session;
 mod transport;
 mod txn;
+mod txn_offsets;
 mod versions;
 mod world;
 mod write;

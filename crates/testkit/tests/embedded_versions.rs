@@ -16,11 +16,11 @@ use kafka_protocol::messages::offset_for_leader_epoch_request::{
     OffsetForLeaderPartition, OffsetForLeaderTopic,
 };
 use kafka_protocol::messages::{
-    AddPartitionsToTxnRequest, ApiKey, ApiVersionsRequest, ConsumerGroupHeartbeatRequest,
-    CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest, EndTxnRequest, FindCoordinatorRequest,
-    HeartbeatRequest, InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListOffsetsRequest,
-    MetadataRequest, OffsetCommitRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest,
-    SyncGroupRequest,
+    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, ApiKey, ApiVersionsRequest,
+    ConsumerGroupHeartbeatRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
+    EndTxnRequest, FindCoordinatorRequest, HeartbeatRequest, InitProducerIdRequest, JoinGroupRequest,
+    LeaveGroupRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest, OffsetFetchRequest,
+    OffsetForLeaderEpochRequest, ProduceRequest, SyncGroupRequest, TxnOffsetCommitRequest,
 };
 use kafka_protocol::protocol::Request;
 use testkit::embedded::Embedded;
@@ -165,6 +165,21 @@ async fn every_listed_version_is_answered() {
     .await;
     each.version(|_| {
         AddPartitionsToTxnRequest::default().with_v3_and_below_transactional_id(text("tx").into())
+    })
+    .await;
+    each.version(|_| {
+        let request = AddOffsetsToTxnRequest::default().with_transactional_id(text("tx").into());
+        request.with_group_id(text("g").into())
+    })
+    .await;
+    each.version(|_| {
+        use kafka_protocol::messages::txn_offset_commit_request::{
+            TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
+        };
+        let entry = TxnOffsetCommitRequestPartition::default().with_partition_index(0);
+        let topic = TxnOffsetCommitRequestTopic::default().with_name(name("t")).with_partitions(vec![entry]);
+        let request = TxnOffsetCommitRequest::default().with_transactional_id(text("tx").into());
+        request.with_group_id(text("g").into()).with_topics(vec![topic])
     })
     .await;
     each.version(|_| EndTxnRequest::default().with_transactional_id(text("tx").into())).await;

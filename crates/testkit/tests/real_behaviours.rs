@@ -77,9 +77,11 @@ impl RawBroker for Real {
 /// The first release a row holds on, as far as it is not every one.
 fn since(module: &str, row: &str) -> (u32, u32) {
     match row {
+        "a_transactions_offset_is_unstable_until_it_ends" => (3, 9),
         "each_target_finds_its_offset" | "a_target_above_the_version_is_35" => (3, 9),
         "a_partition_that_was_not_added_is_48_then_120_then_added_by_itself"
         | "ending_by_the_new_protocol_raises_the_epoch"
+        | "a_members_identity_is_checked_inside_a_transaction"
         | "finalized_features_are_listed_from_v3_on" => (4, 0),
         "a_committed_reader_waits_above_the_last_stable_offset" => (4, 0),
         "after_an_acknowledgement_the_old_epoch_commits_only_what_is_kept" => (4, 3),

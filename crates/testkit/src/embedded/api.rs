@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::{
-    AddPartitionsToTxnRequest, ApiKey, ApiVersionsRequest, ConsumerGroupHeartbeatRequest,
-    CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest, EndTxnRequest, FetchRequest,
-    FindCoordinatorRequest, HeartbeatRequest, InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest,
-    ListOffsetsRequest, MetadataRequest, OffsetCommitRequest, OffsetFetchRequest,
-    OffsetForLeaderEpochRequest, ProduceRequest, ResponseHeader, SyncGroupRequest,
+    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, ApiKey, ApiVersionsRequest,
+    ConsumerGroupHeartbeatRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
+    EndTxnRequest, FetchRequest, FindCoordinatorRequest, HeartbeatRequest, InitProducerIdRequest,
+    JoinGroupRequest, LeaveGroupRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest,
+    OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest, ResponseHeader, SyncGroupRequest,
+    TxnOffsetCommitRequest,
 };
 use kafka_protocol::protocol::{Encodable, HeaderVersion, Request};
 use tokio::time::Instant;
@@ -196,6 +197,8 @@ pub(super) fn decode(api: ApiKey, version: i16, body: Bytes) -> Option<Box<dyn J
         ApiKey::OffsetForLeaderEpoch => typed::<OffsetForLeaderEpochRequest>(body, version),
         ApiKey::AddPartitionsToTxn => typed::<AddPartitionsToTxnRequest>(body, version),
         ApiKey::ConsumerGroupHeartbeat => typed::<ConsumerGroupHeartbeatRequest>(body, version),
+        ApiKey::AddOffsetsToTxn => typed::<AddOffsetsToTxnRequest>(body, version),
+        ApiKey::TxnOffsetCommit => typed::<TxnOffsetCommitRequest>(body, version),
         ApiKey::JoinGroup => typed::<JoinGroupRequest>(body, version),
         ApiKey::SyncGroup => typed::<SyncGroupRequest>(body, version),
         ApiKey::Heartbeat => typed::<HeartbeatRequest>(body, version),

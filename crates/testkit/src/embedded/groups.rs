@@ -28,7 +28,7 @@ use super::consumer_group::{ConsumerGroup, Timing};
 use super::world::World;
 
 /// Longest metadata a broker stores with an offset.
-const MAX_METADATA: usize = 4096;
+pub(super) const MAX_METADATA: usize = 4096;
 
 /// A committed offset as stored.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -36,7 +36,12 @@ pub(super) struct Stored {
     pub offset: i64,
     pub leader_epoch: i32,
     pub metadata: String,
+    /// Its place among all commits: of two the later one wins, whenever its transaction ends.
+    pub order: u64,
 }
+
+/// Offsets of one transaction that has not ended.
+pub(super) type Pending = BTreeMap<(String, i32), Stored>;
 
 /// Whose protocol a group's members speak.
 #[derive(Debug, Default)]
@@ -54,11 +59,17 @@ pub(super) struct Group {
     pub kind: Kind,
     /// Declared to have members.
     pub live: bool,
-    /// Partitions with an offset of a transaction that has not ended.
+    /// Partitions declared to have an offset of a transaction that has not ended.
     pub unstable: HashSet<(String, i32)>,
+    /// Producer id → its offsets until the transaction ends.
+    pub pending: BTreeMap<i64, Pending>,
 }
 
 impl Group {
+    fn is_unstable(&self, place: &(String, i32)) -> bool {
+        self.unstable.contains(place) || self.pending.values().any(|pending| pending.contains_key(place))
+    }
+
     /// Whether anybody is in it.
     pub fn is_live(&mut self, now: Instant) -> bool {
         match &mut self.kind {
@@ -84,6 +95,7 @@ pub(super) struct Groups {
     /// How long an empty classic group waits for more members (`group.initial.rebalance.delay.ms`).
     pub initial_delay: Duration,
     pub ids_made: u64,
+    commits: u64,
     /// Off: the new protocol is listed and refused, as by `group.coordinator.rebalance.protocols=classic`.
     pub consumer_protocol: bool,
     /// Key (group or transactional id) → node, where it is not the default one.
@@ -102,6 +114,7 @@ impl Default for Groups {
             session_limits: (6000, 1_800_000),
             initial_delay: Duration::ZERO,
             ids_made: 0,
+            commits: 0,
             consumer_protocol: true,
             coordinators: HashMap::new(),
             not_available: 0,
@@ -111,6 +124,23 @@ impl Default for Groups {
 }
 
 impl Groups {
+    /// The place of the next commit among all.
+    pub fn next_order(&mut self) -> u64 {
+        self.commits = self.commits.saturating_add(1);
+        self.commits
+    }
+
+    /// Makes a transaction's offsets the group's, or drops them.
+    pub fn end_transaction(&mut self, group: &str, producer_id: i64, commit: bool) {
+        let Some(group) = self.groups.get_mut(group) else { return };
+        for (place, stored) in group.pending.remove(&producer_id).unwrap_or_default() {
+            let newer = group.offsets.get(&place).is_some_and(|known| known.order > stored.order);
+            if commit && !newer {
+                group.offsets.insert(place, stored);
+            }
+        }
+    }
+
     pub fn forget_topic(&mut self, topic: &str) {
         for group in self.groups.values_mut() {
             group.offsets.retain(|(name, _), _| name != topic);
@@ -287,7 +317,8 @@ fn store(
                 entry.error_code = 12;
             } else {
                 let leader_epoch = if call.version >= 6 { asked.committed_leader_epoch } else { -1 };
-                let stored = Stored { offset: asked.committed_offset, leader_epoch, metadata };
+                let order = world.groups.next_order();
+                let stored = Stored { offset: asked.committed_offset, leader_epoch, metadata, order };
                 let group = world.groups.groups.entry(request.group_id.to_string()).or_default();
                 group.offsets.insert((topic.name.to_string(), asked.partition_index), stored);
             }
@@ -321,7 +352,7 @@ fn offsets(
     });
     let one = |topic: &str, partition: i32| {
         let key = (topic.to_owned(), partition);
-        if stable && group.unstable.contains(&key) {
+        if stable && group.is_unstable(&key) {
             return (partition, -1, -1, String::new(), 88);
         }
         match group.offsets.get(&key) {

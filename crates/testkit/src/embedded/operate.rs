@@ -214,7 +214,8 @@ impl Embedded {
     /// Stores an offset for a group as if it had been committed.
     pub fn commit(&self, group: &str, topic: &str, partition: i32, offset: i64) {
         let mut world = self.shared.world();
-        let stored = groups::Stored { offset, leader_epoch: -1, metadata: String::new() };
+        let order = world.groups.next_order();
+        let stored = groups::Stored { offset, leader_epoch: -1, metadata: String::new(), order };
         let group = world.groups.groups.entry(group.to_owned()).or_default();
         group.offsets.insert((topic.to_owned(), partition), stored);
         world.touch();

@@ -22,11 +22,25 @@ use super::write;
 /// Largest transaction timeout a broker accepts, ms.
 const MAX_TIMEOUT_MS: i32 = 900_000;
 
+/// What an open transaction has touched.
+#[derive(Debug, Default)]
+struct Scope {
+    partitions: BTreeSet<(String, i32)>,
+    /// Groups with offsets in it.
+    groups: BTreeSet<String>,
+}
+
+impl Scope {
+    fn is_empty(&self) -> bool {
+        self.partitions.is_empty() && self.groups.is_empty()
+    }
+}
+
 #[derive(Debug, Default)]
 struct Transaction {
     producer_id: i64,
     epoch: i16,
-    partitions: BTreeSet<(String, i32)>,
+    scope: Scope,
     /// How the last one ended: committed, and the epoch it ran under.
     ended: Option<(bool, i16)>,
 }
@@ -44,8 +58,8 @@ impl Transactions {
         self.producers.saturating_add(999)
     }
 
-    /// Starts the next incarnation of a transactional producer: (producer id, epoch, partitions left open).
-    fn init(&mut self, id: &str) -> (i64, i16, BTreeSet<(String, i32)>) {
+    /// Starts the next incarnation of a transactional producer: (producer id, epoch, what was left open).
+    fn init(&mut self, id: &str) -> (i64, i16, Scope) {
         let fresh = if self.known.contains_key(id) { 0 } else { self.next_producer() };
         let known = self.known.entry(id.to_owned()).or_insert_with(|| Transaction {
             producer_id: fresh,
@@ -54,7 +68,7 @@ impl Transactions {
         });
         known.epoch = known.epoch.saturating_add(1);
         known.ended = None;
-        (known.producer_id, known.epoch, std::mem::take(&mut known.partitions))
+        (known.producer_id, known.epoch, std::mem::take(&mut known.scope))
     }
 
     /// Whether a batch of this producer may go into the partition; `implicit` adds the partition by itself.
@@ -67,6 +81,16 @@ impl Transactions {
         partition: i32,
         implicit: bool,
     ) -> Result<(), i16> {
+        let known = self.known(id, producer_id, epoch)?;
+        let key = (topic.to_owned(), partition);
+        if implicit {
+            known.scope.partitions.insert(key);
+            return Ok(());
+        }
+        if known.scope.partitions.contains(&key) { Ok(()) } else { Err(48) }
+    }
+
+    fn known(&mut self, id: &str, producer_id: i64, epoch: i16) -> Result<&mut Transaction, i16> {
         let known = self.known.get_mut(id).ok_or(48_i16)?;
         if known.producer_id != producer_id {
             return Err(49);
@@ -74,23 +98,44 @@ impl Transactions {
         if known.epoch != epoch {
             return Err(47);
         }
-        let key = (topic.to_owned(), partition);
+        Ok(known)
+    }
+
+    /// Whether offsets of this group may go into the transaction; `implicit` adds the group by itself.
+    pub fn admit_group(
+        &mut self,
+        id: &str,
+        producer_id: i64,
+        epoch: i16,
+        group: &str,
+        implicit: bool,
+    ) -> Result<(), i16> {
+        let known = self.known(id, producer_id, epoch)?;
         if implicit {
-            known.partitions.insert(key);
+            known.scope.groups.insert(group.to_owned());
             return Ok(());
         }
-        if known.partitions.contains(&key) { Ok(()) } else { Err(48) }
+        if known.scope.groups.contains(group) { Ok(()) } else { Err(48) }
     }
 
     pub fn add(&mut self, id: &str, topic: &str, partition: i32) {
         if let Some(known) = self.known.get_mut(id) {
-            known.partitions.insert((topic.to_owned(), partition));
+            known.scope.partitions.insert((topic.to_owned(), partition));
         }
     }
 
     /// Producer id and epoch of a transactional producer.
     pub fn identity(&self, id: &str) -> Option<(i64, i16)> {
         self.known.get(id).map(|known| (known.producer_id, known.epoch))
+    }
+}
+
+/// The checks of a request that adds something to a transaction by the old protocol.
+pub(super) fn check_adding(world: &World, id: &str, asked: (i64, i16), fenced: i16) -> Result<(), i16> {
+    match world.transactions.identity(id) {
+        Some(known) if known == asked => Ok(()),
+        Some((producer_id, _)) if producer_id == asked.0 => Err(fenced),
+        _ => Err(49),
     }
 }
 
@@ -112,27 +157,23 @@ pub(super) fn end(
 ) -> Result<(i64, i16), i16> {
     let known = world.transactions.known.get_mut(id).ok_or(49_i16)?;
     let old = known.epoch;
-    let partitions = std::mem::take(&mut known.partitions);
+    let scope = std::mem::take(&mut known.scope);
     if bump {
         known.epoch = known.epoch.saturating_add(1);
     }
     known.ended = Some((commit, old));
     let (producer_id, epoch) = (known.producer_id, known.epoch);
-    mark(world, producer_id, epoch, &partitions, commit, now);
+    mark(world, producer_id, epoch, &scope, commit, now);
     Ok((producer_id, epoch))
 }
 
-fn mark(
-    world: &mut World,
-    producer_id: i64,
-    epoch: i16,
-    partitions: &BTreeSet<(String, i32)>,
-    commit: bool,
-    now: Instant,
-) {
+fn mark(world: &mut World, producer_id: i64, epoch: i16, scope: &Scope, commit: bool, now: Instant) {
     let marker = write::marker(producer_id, epoch, commit, world.wall_ms(now));
-    for (topic, index) in partitions {
+    for (topic, index) in &scope.partitions {
         world.append(topic, *index, &marker, now);
+    }
+    for group in &scope.groups {
+        world.groups.end_transaction(group, producer_id, commit);
     }
     world.touch();
 }
@@ -198,12 +239,9 @@ impl Api for AddPartitionsToTxnRequest {
             return Started::Done(self.refuse(call, 16));
         }
         let asked = (self.v3_and_below_producer_id.0, self.v3_and_below_producer_epoch);
-        match world.transactions.identity(&id) {
-            Some(known) if known == asked => {}
-            Some((producer_id, _)) if producer_id == asked.0 => {
-                return Started::Done(self.refuse(call, if call.version >= 2 { 90 } else { 47 }));
-            }
-            _ => return Started::Done(self.refuse(call, 49)),
+        let fenced = if call.version >= 2 { 90 } else { 47 };
+        if let Err(code) = check_adding(world, &id, asked, fenced) {
+            return Started::Done(self.refuse(call, code));
         }
         let mut response = self.refuse(call, 0);
         let known = |topic: &str, index: i32| world.partition(topic, index).is_some();
@@ -259,7 +297,7 @@ impl Api for EndTxnRequest {
             })
         };
         if let Some((committed, under)) = known.ended
-            && known.partitions.is_empty()
+            && known.scope.is_empty()
             && self.producer_epoch == under
         {
             // The same end again: its answer was lost. The opposite end is refused; so is a second abort by
@@ -274,7 +312,7 @@ impl Api for EndTxnRequest {
         if self.producer_epoch != known.epoch {
             return Started::Done(self.refuse(call, if call.version >= 2 { 90 } else { 47 }));
         }
-        if known.partitions.is_empty() && (!bump || self.committed) {
+        if known.scope.is_empty() && (!bump || self.committed) {
             return Started::Done(self.refuse(call, 48));
         }
         match end(world, &id, self.committed, bump, call.now) {
