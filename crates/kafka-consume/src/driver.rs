@@ -34,7 +34,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             let fetchers = core.poll_fetchers(now.into_std());
             let orders = core.poll_lookups(now.into_std(), wall());
             core.effects.supervisor = false;
-            (core.is_closed(), fetchers, orders, core.next_lookup_at())
+            (core.is_closed(), fetchers, orders, core.next_supervision_at())
         });
         if closed {
             return;

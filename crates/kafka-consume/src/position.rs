@@ -110,6 +110,13 @@ pub(crate) struct Preferred {
     pub until: Instant,
 }
 
+/// The cluster does not know the partition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Absent {
+    pub since: Instant,
+    pub told: bool,
+}
+
 /// What the fetch in flight asked for: an answer that does not match is dropped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
@@ -215,10 +222,8 @@ pub(crate) struct Partition {
     /// A batch at this offset failed its checksum once and has been asked for again.
     pub doubted: Option<i64>,
     pub lease: Option<Arc<Lease>>,
-    /// Metadata answers in a row that did not know the partition.
-    pub absent: u32,
-    /// The last of them.
-    pub absent_in: Option<u64>,
+    /// Metadata does not know the partition.
+    pub absent: Option<Absent>,
     /// The leader epoch of the batch the lease walks through.
     pub lease_epoch: Option<i32>,
 }
@@ -254,8 +259,7 @@ impl Partition {
             doubted: None,
             lease: None,
             lease_epoch: None,
-            absent: 0,
-            absent_in: None,
+            absent: None,
         }
     }
 

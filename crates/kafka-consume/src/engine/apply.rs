@@ -270,11 +270,12 @@ impl Core {
         let Some(partition) = self.get_mut(id) else { return };
         let (topic, index) = (partition.topic, partition.index);
         let offset = partition.fetch.map_or(-1, |fetch| fetch.offset);
-        let from_preferred = partition.preferred.is_some_and(|preferred| preferred.node == node);
+        // Whether it was sent to the leader: a preference may have ended while the answer was on its way.
+        let from_leader = partition.leader.is_some_and(|leader| leader.node == node);
         let error = || Error::broker(code, "fetch").with_partition(topic, index).with_offset(offset);
         self.counts.retries += 1;
         match code {
-            ErrorCode::OFFSET_OUT_OF_RANGE if from_preferred => {
+            ErrorCode::OFFSET_OUT_OF_RANGE if !from_leader => {
                 // The follower may only lag: the leader decides.
                 self.forget_replica(now, id);
                 self.effects.fetchers = true;

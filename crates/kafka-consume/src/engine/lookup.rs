@@ -90,14 +90,17 @@ impl Core {
         orders
     }
 
-    /// When the next look-up may be due.
-    pub fn next_lookup_at(&self) -> Option<Instant> {
-        self.each()
+    /// When the supervisor has to look again though nothing rings: a look-up is due, or what metadata said
+    /// has lasted.
+    pub fn next_supervision_at(&self) -> Option<Instant> {
+        let lookup = self
+            .each()
             .filter(|(_, partition)| {
                 matches!(partition.state, State::Seeking { .. }) && !partition.looking && !partition.held
             })
             .filter_map(|(_, partition)| partition.retry.at)
-            .min()
+            .min();
+        [lookup, self.next_review_at()].into_iter().flatten().min()
     }
 
     /// One partition's answer to ListOffsets.

@@ -1,7 +1,7 @@
 //! What new metadata changes: leaders, epochs, replicas that left, topics that went away or came back under
 //! another id. Pure.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kafka_meta::client::{Snapshot, Topic};
 use kafka_meta::{Error, ErrorCode, ErrorKind};
@@ -9,7 +9,10 @@ use tracing::{info, warn};
 
 use super::core::{Core, Id};
 use crate::config::OffsetReset;
-use crate::position::{Fault, Leader, REMIND_AFTER, State, Target, Why};
+use crate::position::{Absent, Fault, Leader, REMIND_AFTER, State, Target, Why};
+
+/// A topic made a moment ago is unknown to some brokers for tens of milliseconds, on loaded ones for longer.
+const ABSENT_FOR: Duration = Duration::from_secs(2);
 
 impl Core {
     /// Takes a new picture of the cluster.
@@ -32,7 +35,7 @@ impl Core {
                     self.halt(now, id, error);
                 }
                 Some(topic) => match topic.partition(index) {
-                    None => self.handle_absent(now, id, topic, snapshot.generation),
+                    None => self.handle_absent(now, id, topic),
                     Some(found) => {
                         self.handle_topic_id(now, id, topic);
                         let leader = found.leader.map(|node| Leader { node, epoch: found.leader_epoch });
@@ -56,22 +59,48 @@ impl Core {
     }
 
     /// The topic, or this partition of it, does not exist as far as the cluster knows.
-    fn handle_absent(&mut self, now: Instant, id: Id, topic: &Topic, generation: u64) {
+    fn handle_absent(&mut self, now: Instant, id: Id, topic: &Topic) {
         let known = topic.error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION || topic.error.is_none();
         let Some(partition) = self.get_mut(id) else { return };
         partition.leader = None;
         partition.preferred = None;
-        if !known || partition.absent_in == Some(generation) {
+        if !known {
             return;
         }
-        partition.absent_in = Some(generation);
-        // A topic made a moment ago is unknown to some brokers for tens of milliseconds: one answer is no proof.
-        partition.absent = partition.absent.saturating_add(1);
-        if partition.absent == 2 {
-            let error = Error::new(ErrorKind::UnknownTopic, "metadata")
-                .with_partition(partition.topic, partition.index);
-            self.tell(now, id, error, false);
+        match partition.absent {
+            Some(Absent { since, told: false }) if now >= since + ABSENT_FOR => {
+                partition.absent = Some(Absent { since, told: true });
+                let error = Error::new(ErrorKind::UnknownTopic, "metadata")
+                    .with_partition(partition.topic, partition.index);
+                self.tell(now, id, error, false);
+            }
+            Some(_) => {}
+            None => partition.absent = Some(Absent { since: now, told: false }),
         }
+    }
+
+    /// When what metadata says has to be looked at again without being new: an absence lasts long enough to be
+    /// told, or a follower's lease ends.
+    pub(super) fn next_review_at(&self) -> Option<Instant> {
+        self.each()
+            .flat_map(|(_, partition)| {
+                let absent = partition.absent.filter(|absent| !absent.told);
+                let leased = partition.preferred.map(|preferred| preferred.until);
+                [absent.map(|absent| absent.since + ABSENT_FOR), leased]
+            })
+            .flatten()
+            .min()
+    }
+
+    /// Preferences whose lease has ended: the leader's fetcher may be waiting, or gone.
+    pub(super) fn end_leases(&mut self, now: Instant) {
+        let mut ended = false;
+        for (_, partition) in self.each_mut() {
+            if partition.preferred.take_if(|preferred| preferred.until <= now).is_some() {
+                ended = true;
+            }
+        }
+        self.effects.fetchers |= ended;
     }
 
     /// Another id under the same name is another topic: nothing known of the old one holds.
@@ -112,7 +141,7 @@ impl Core {
 
     fn handle_leader(&mut self, id: Id, leader: Option<Leader>, gone: impl Fn(i32) -> bool) {
         let Some(partition) = self.get_mut(id) else { return };
-        partition.absent = 0;
+        partition.absent = None;
         if let Some(fault) = &partition.fault
             && fault.error.kind() == ErrorKind::UnknownTopic
         {

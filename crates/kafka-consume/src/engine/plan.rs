@@ -38,6 +38,7 @@ impl Core {
         if self.is_closed() {
             return Vec::new();
         }
+        self.end_leases(now);
         let mut sources: Vec<i32> = self
             .each()
             .filter(|(_, partition)| partition.fetch.is_some())
