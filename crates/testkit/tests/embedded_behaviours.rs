@@ -54,3 +54,20 @@ macro_rules! rows {
 }
 
 every_row!(rows);
+
+macro_rules! names {
+    ($($module:ident :: $row:ident),* $(,)?) => {
+        const NAMES: &[&str] = &[$(stringify!($row)),*];
+    };
+}
+
+every_row!(names);
+
+#[test]
+fn the_documentation_lists_every_row() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/embedded.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let listed: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("- `")?.strip_suffix('`')).collect();
+    assert_eq!(listed, NAMES);
+}
