@@ -281,3 +281,34 @@ async fn only_3_9_answers_a_committed_reader_above_the_last_stable_offset_at_onc
         open.abort();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn old_formats_and_damaged_bytes_are_served_as_they_are() {
+    use kafka_read::batch::write::legacy::{Message, put_message, put_wrapper};
+    let kafka = Embedded::start(1);
+    kafka.create_topic("t", 1);
+    kafka.append_records("t", 0, [("k", "v")]);
+    let message = |offset| Message { offset, value: Some("old".into()), ..Message::default() };
+    let mut old = Vec::new();
+    put_message(&mut old, 1, 0, &message(0));
+    put_message(&mut old, 0, 0, &message(1));
+    put_wrapper(&mut old, 1, kafka_read::batch::Codec::Gzip, None, &[message(2), message(3)]).unwrap();
+    assert_eq!(kafka.append("t", 0, old.into()), 1);
+    assert_eq!(kafka.log_end("t", 0), 5);
+    let mut damaged = kafka.stored("t", 0)[0].to_vec();
+    damaged[..8].copy_from_slice(&5_i64.to_be_bytes());
+    *damaged.last_mut().unwrap() ^= 0xff;
+    assert_eq!(kafka.append_raw_damaged("t", 0, damaged.clone().into(), 6), 5);
+    assert_eq!(kafka.append_records("t", 0, [("k", "v")]), 6);
+    let mut raw = node(&kafka, 1).await;
+    let id = kafka.topic_id("t");
+    let answer = Ask::new(16).add("t", id, 0, 0).of(&mut raw).await;
+    let batches: Vec<_> = scan(parts(&answer)[0].records.clone().unwrap()).map(Result::unwrap).collect();
+    let offsets: Vec<(u8, i64)> =
+        batches.iter().map(|batch| (batch.header.magic, batch.header.last_offset())).collect();
+    assert_eq!(offsets, [(2, 0), (1, 1), (0, 2), (1, 4), (2, 5), (2, 6)]);
+    assert!(batches[4].verify(true).is_err());
+    // Inside the wrapper: the wrapper comes whole.
+    let inside = Ask::new(16).add("t", id, 0, 3).of(&mut raw).await;
+    assert_eq!(scan(parts(&inside)[0].records.clone().unwrap()).next().unwrap().unwrap().header.magic, 1);
+}

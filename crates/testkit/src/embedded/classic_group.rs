@@ -17,9 +17,6 @@ mod beat;
 mod join;
 mod sync;
 
-/// How long an id that was given out (79) stays good, if the request that brings it never comes.
-const PENDING: Duration = Duration::from_secs(60);
-
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum State {
     #[default]
@@ -63,6 +60,7 @@ pub(super) struct ClassicGroup {
     pub protocol: String,
     pub leader: Option<String>,
     pub members: BTreeMap<String, Member>,
+    /// Ids that were given out (79), until when each may be brought back.
     pending: BTreeMap<String, Instant>,
     until: Option<Instant>,
     joined: HashMap<u64, Joined>,

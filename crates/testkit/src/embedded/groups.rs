@@ -156,7 +156,15 @@ impl Groups {
         }
     }
 
-    pub fn fail_over(&mut self, from: i32, to: Option<i32>) {
+    /// Gives up a node's coordinators. Whoever takes a group over starts its sessions anew.
+    pub fn fail_over(&mut self, from: i32, to: Option<i32>, now: Instant) {
+        for group in self.groups.values_mut() {
+            match &mut group.kind {
+                Kind::Consumer(group) => group.restart_sessions(now, &self.timing),
+                Kind::Classic(group) => group.restart_sessions(now),
+                Kind::Simple => {}
+            }
+        }
         for node in self.coordinators.values_mut() {
             if *node == from
                 && let Some(to) = to

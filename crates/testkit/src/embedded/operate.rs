@@ -43,7 +43,7 @@ impl Embedded {
 
     /// Lets the cluster notice that a node is gone: its leaderships and coordinators move.
     pub fn fail_over(&self, node: i32) {
-        self.shared.world().fail_over(node);
+        self.shared.world().fail_over(node, Instant::now());
     }
 
     /// Starts a stopped node. Partitions that have no leader get one again.

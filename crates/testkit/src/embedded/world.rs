@@ -271,7 +271,7 @@ impl World {
     }
 
     /// Moves every partition led by `node` to another running replica, or leaves it without a leader.
-    pub fn fail_over(&mut self, node: i32) {
+    pub fn fail_over(&mut self, node: i32, now: Instant) {
         let running: Vec<i32> = self.nodes.values().filter(|node| node.running).map(|node| node.id).collect();
         for topic in self.topics.values_mut() {
             for partition in &mut topic.partitions {
@@ -289,7 +289,7 @@ impl World {
         {
             self.controller = *next;
         }
-        self.groups.fail_over(node, running.first().copied());
+        self.groups.fail_over(node, running.first().copied(), now);
         if let Some(node) = self.nodes.get_mut(&node) {
             node.listed = node.running;
         }

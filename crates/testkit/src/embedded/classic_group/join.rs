@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::super::api::{Api, Call, Started, Waiting};
 use super::super::groups::{self, Kind};
 use super::super::world::World;
-use super::{ClassicGroup, Joined, Member, PENDING, State};
+use super::{ClassicGroup, Joined, Member, State};
 
 /// What a join leads to at once.
 enum Step {
@@ -147,7 +147,7 @@ fn enter(
         let id = format!("{prefix}-{number:06}");
         if call.version >= 4 && instance.is_none() {
             // The id comes first and the member with the next request, so that lost answers make no ghosts.
-            group.pending.insert(id.clone(), now + PENDING);
+            group.pending.insert(id.clone(), now + millis(request.session_timeout_ms));
             return Step::Refused(79, id);
         }
         return add(request, group, call, (delay, max_size), id, protocols);
