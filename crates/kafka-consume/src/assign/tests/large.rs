@@ -1,5 +1,5 @@
-//! Large groups: a hundred thousand partitions for two hundred members, well under a second each in an optimised
-//! build. An unoptimised one takes a twelfth of that, with a limit that only a quadratic step would reach.
+//! Large groups: a hundred thousand partitions for two hundred members in an optimised build, fewer in another. The
+//! time is printed, not judged: the limit is one that only a quadratic step would reach.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ const SMALL: bool = cfg!(debug_assertions);
 const TOPICS: usize = if SMALL { 120 } else { 500 };
 const PARTITIONS: i32 = if SMALL { 70 } else { 200 };
 const MEMBERS: usize = if SMALL { 60 } else { 200 };
-const LIMIT: Duration = Duration::from_secs(if SMALL { 30 } else { 1 });
+const LIMIT: Duration = Duration::from_secs(30);
 
 fn large_topics(racks: bool) -> Topics {
     let racks = |topic: usize| -> Vec<Vec<String>> {

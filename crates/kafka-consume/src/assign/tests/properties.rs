@@ -143,6 +143,21 @@ proptest! {
     }
 
     #[test]
+    fn rounds_with_racks_end_too(members in any_members(), topics in any_topics()) {
+        let mut state = AssignorState::default();
+        let mut members = members;
+        for generation in 10..22 {
+            let result = assign(Assignor::CooperativeSticky, &members, &topics, &mut state);
+            members = next_round(&members, &result.members, generation);
+            if result.withheld == 0 {
+                prop_assert_eq!(invalid(&members, &topics, &result.members, true), [""; 0]);
+                return Ok(());
+            }
+        }
+        prop_assert!(false, "still withholding after twelve rounds");
+    }
+
+    #[test]
     fn members_alike_keep_all_they_own_up_to_their_share(counts in vec(1_i32..9, 1..5), size in 2_usize..8) {
         let names: Vec<String> = (0..counts.len()).map(|topic| format!("t{topic}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
