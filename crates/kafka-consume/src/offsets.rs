@@ -22,7 +22,7 @@ use kafka_meta::wire::protocol::messages::offset_commit_response::OffsetCommitRe
 use kafka_meta::wire::protocol::messages::{self, OffsetCommitRequest};
 use kafka_meta::wire::protocol::protocol::StrBytes;
 use kafka_meta::{Cluster, CommittedOffset, Error, ErrorCode, ErrorKind, Result, TopicName};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -103,6 +103,8 @@ struct Shared {
     via: Via,
     group_id: String,
     state: Mutex<State>,
+    /// Something was queued, or what waits may go out under a newer epoch.
+    changed: Notify,
 }
 
 #[derive(Debug)]
@@ -122,6 +124,7 @@ impl GroupOffsets {
             via: owner.via(Lane::Group),
             group_id: group_id.into(),
             state: Mutex::new(state),
+            changed: Notify::new(),
         });
         GroupOffsets { _guard: Arc::new(Guard(shared.clone())), shared }
     }
@@ -137,6 +140,8 @@ impl GroupOffsets {
         let mut state = self.shared.lock();
         state.core.adopt(identity, owned);
         state.deliver();
+        drop(state);
+        self.shared.changed.notify_one();
     }
 
     /// Stores offsets. One request of this consumer is in flight at a time; what is asked meanwhile waits and
@@ -188,6 +193,7 @@ impl GroupOffsets {
         state.running |= start;
         // Without the lock: a runtime that is shutting down drops the task at once, and the task's end takes it.
         drop(state);
+        self.shared.changed.notify_one();
         if start {
             let task = Running { shared: self.shared.clone(), done: false };
             let task = self.shared.cluster.spawn(task.run());
@@ -311,7 +317,10 @@ impl Running {
         loop {
             match self.next_step() {
                 Step::Stop => return,
-                Step::Wait(until) => tokio::time::sleep_until(until.into()).await,
+                Step::Wait(until) => tokio::select! {
+                    () = tokio::time::sleep_until(until.into()) => {}
+                    () = self.shared.changed.notified() => {}
+                },
                 Step::Ask(horizon) => self.attempt(horizon.into()).await,
             }
         }

@@ -14,8 +14,9 @@
 //!   commit moves an offset back.
 //! - An offset goes out a second time only while the call that set it is still waiting and its deadline lies
 //!   ahead. An abandoned call has its offsets sent at most once.
-//! - Everything queued belongs to the newest incarnation known, and to partitions owned under it: a broker
-//!   checks neither, and would let a late commit overwrite the next owner's offset.
+//! - Everything queued belongs to the newest incarnation known. It is sent under an epoch only when its
+//!   partition is known to be owned under that epoch: a broker does not check it, and would let a late commit
+//!   overwrite the next owner's offset.
 //! - An answer is taken only with the ticket of the request in flight.
 //! - After a failure nothing is sent before the back-off has passed, newer calls included.
 
@@ -100,6 +101,8 @@ struct Entry {
     call: CallId,
     deadline: Instant,
     incarnation: u64,
+    /// The epoch under which its partition is known to be owned.
+    generation: i32,
     /// Calls whose older offset this one replaced.
     replaced: Vec<CallId>,
     sent: bool,
@@ -132,7 +135,7 @@ impl Core {
     }
 
     /// Takes a call in. Its result comes out of [`Core::poll_finished`]. A newer identity than the one
-    /// [`Core::adopt`] told of says nothing about what is still owned, so it takes no older offset along.
+    /// [`Core::adopt`] told of says nothing about what is still owned: older offsets wait until that comes.
     ///
     /// # Errors
     ///
@@ -150,7 +153,8 @@ impl Core {
             Some(known) if !identity.is_newer_than(known) => {}
             _ => self.replace_identity(identity, None),
         }
-        let incarnation = self.identity.as_ref().map_or(0, |known| known.incarnation);
+        let known = self.identity.as_ref();
+        let (incarnation, generation) = known.map_or((0, -1), |known| (known.incarnation, known.generation));
         let mut call = Call { deadline, order: Vec::new(), open: BTreeSet::new(), results: BTreeMap::new() };
         let mut wanted = BTreeMap::new();
         for (key, offset) in offsets {
@@ -176,6 +180,7 @@ impl Core {
                 call: id,
                 deadline,
                 incarnation,
+                generation,
                 replaced,
                 sent: false,
                 reason: None,
@@ -222,16 +227,29 @@ impl Core {
         let same_life = self.identity.as_ref().is_some_and(|known| known.incarnation == identity.incarnation);
         self.identity = Some(identity);
         self.owned = owned;
-        let queue = std::mem::take(&mut self.queue);
-        for (key, entry) in queue {
+        for (key, mut entry) in std::mem::take(&mut self.queue) {
             if !same_life {
                 self.resolve(key, entry, &Fate::Whole(gone()));
-            } else if self.owned.as_ref().is_some_and(|owned| owned.contains(&key)) {
+            } else if self.confirm(key, &mut entry) {
                 self.queue.insert(key, entry);
             } else {
                 self.refuse_not_owned(key, entry);
             }
         }
+    }
+
+    /// Lets an offset of the same life follow the newest epoch, if its partition is owned under it. `false`: it
+    /// is not. While what is owned is not known the offset stays with the epoch it came from.
+    fn confirm(&self, key: Key, entry: &mut Entry) -> bool {
+        if let (Some(known), Some(owned)) = (&self.identity, &self.owned) {
+            entry.generation = known.generation;
+            return owned.contains(&key);
+        }
+        true
+    }
+
+    fn is_sendable(&self, entry: &Entry) -> bool {
+        self.identity.as_ref().is_some_and(|known| known.generation == entry.generation)
     }
 
     fn refuse_not_owned(&mut self, key: Key, entry: Entry) {
@@ -294,13 +312,18 @@ impl Core {
     pub(super) fn is_due(&mut self, now: Instant) -> bool {
         self.drop_overdue(now);
         self.flight.is_none()
-            && !self.queue.is_empty()
+            && self.queue.values().any(|entry| self.is_sendable(entry))
             && self.not_before.is_none_or(|not_before| not_before <= now)
     }
 
     /// When to look again, if nothing else happens.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        if self.flight.is_some() || self.queue.is_empty() { None } else { self.not_before }
+        if self.flight.is_some() {
+            return None;
+        }
+        let overdue = self.queue.values().map(|entry| entry.deadline).min()?;
+        let sendable = self.queue.values().any(|entry| self.is_sendable(entry));
+        Some(self.not_before.filter(|_| sendable).map_or(overdue, |not_before| not_before.min(overdue)))
     }
 
     /// When the last queued offset stops being wanted.
@@ -313,7 +336,10 @@ impl Core {
         if !self.is_due(now) {
             return None;
         }
-        let mut entries = std::mem::take(&mut self.queue);
+        let queue = std::mem::take(&mut self.queue);
+        let (mut entries, waiting): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            queue.into_iter().partition(|(_, entry)| self.is_sendable(entry));
+        self.queue = waiting;
         for entry in entries.values_mut() {
             entry.sent = true;
         }
@@ -434,7 +460,7 @@ impl Core {
     }
 
     /// Back into the queue after a failure that may pass, unless it is no longer wanted there.
-    fn requeue(&mut self, now: Instant, key: Key, entry: Entry) {
+    fn requeue(&mut self, now: Instant, key: Key, mut entry: Entry) {
         if let Some(newer) = self.queue.get_mut(&key) {
             newer.replaced.push(entry.call);
             newer.replaced.extend(entry.replaced);
@@ -442,7 +468,7 @@ impl Core {
         }
         if self.identity.as_ref().is_some_and(|known| known.incarnation != entry.incarnation) {
             self.resolve(key, entry, &Fate::Whole(gone()));
-        } else if self.owned.as_ref().is_some_and(|owned| !owned.contains(&key)) {
+        } else if !self.confirm(key, &mut entry) {
             self.refuse_not_owned(key, entry);
         } else if entry.deadline <= now {
             let fate = Fate::Whole(timed_out(key, entry.reason.as_ref()));

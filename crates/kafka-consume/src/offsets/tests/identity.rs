@@ -98,3 +98,43 @@ fn a_members_refusals_are_fenced_and_keep_their_code() {
         assert!(error.to_string().contains(ErrorCode::from(code).name().unwrap()), "{error}");
     }
 }
+
+#[test]
+fn a_newer_identity_brought_by_a_call_leaves_older_offsets_waiting_for_word_of_what_is_owned() {
+    let mut bench = Bench::new();
+    bench.core.adopt(member(1, 4), [key(0), key(1), key(2)].into());
+    let flying = bench.commit_as(&[(2, 1)], member(1, 4)).unwrap();
+    let (plan, _) = bench.sent();
+    let older = bench.commit_as(&[(0, 1), (1, 1)], member(1, 4)).unwrap();
+    let newer = bench.commit_as(&[(1, 2)], member(1, 5)).unwrap();
+    bench.answer_all(&plan, 14);
+    bench.pass(PAUSE);
+    let (plan, sent) = bench.sent();
+    assert_eq!((plan.identity.generation, sent), (5, vec![(1, 2)]));
+    bench.answer_all(&plan, 0);
+    bench.assert_stored(newer);
+    assert!(bench.send().is_none() && !bench.core.is_due(bench.now));
+    assert!(bench.core.next_deadline() > Some(bench.now + PAUSE * 10), "nothing to do until then");
+
+    bench.core.adopt(member(1, 5), [key(0), key(1)].into());
+    assert_eq!(bench.outcome(flying).unwrap()[0].1.as_ref().unwrap_err().kind(), ErrorKind::NotAssigned);
+    let (plan, sent) = bench.sent();
+    assert_eq!((plan.identity.generation, sent), (5, vec![(0, 1)]));
+    bench.answer_all(&plan, 0);
+    bench.assert_stored(older);
+}
+
+#[test]
+fn offsets_nobody_vouches_for_end_at_their_deadline() {
+    let mut bench = Bench::new();
+    bench.core.adopt(member(1, 4), [key(0)].into());
+    let older = bench.commit_as(&[(0, 1)], member(1, 4)).unwrap();
+    bench.commit_as(&[(1, 1)], member(1, 5)).unwrap();
+    let (plan, _) = bench.sent();
+    bench.answer_all(&plan, 0);
+    let deadline = bench.core.next_deadline().expect("the older call's");
+    bench.now = deadline;
+    assert!(!bench.core.is_due(bench.now));
+    assert_eq!(bench.outcome(older).unwrap_err().kind(), ErrorKind::Timeout);
+    assert!(bench.core.is_idle());
+}

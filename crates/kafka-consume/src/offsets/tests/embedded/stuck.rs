@@ -7,7 +7,7 @@ use kafka_meta::wire::protocol::messages::ApiKey;
 use tokio::time::Instant;
 
 use super::{setup, within};
-use crate::offsets::tests::offsets;
+use crate::offsets::tests::{key, member, offsets};
 use crate::offsets::{GroupOffsets, Identity};
 
 #[tokio::test(start_paused = true)]
@@ -80,4 +80,38 @@ async fn nothing_runs_when_nothing_is_asked() {
     let settled = (setup.commits_sent(), setup.sent(ApiKey::FindCoordinator));
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!((setup.commits_sent(), setup.sent(ApiKey::FindCoordinator)), settled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_is_not_answered_is_asked_again_on_another_connection() {
+    let setup = setup().await;
+    setup.commit_all(&[(0, 5)]).await;
+    setup.kafka.fault(ApiKey::OffsetFetch).times(1).hold();
+    let start = Instant::now();
+    assert_eq!(setup.committed(&[0]).await.unwrap(), [Some(5)]);
+    assert!((30..35).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+    let connections: Vec<u64> =
+        setup.kafka.requests_of(ApiKey::OffsetFetch).iter().map(|seen| seen.connection).collect();
+    assert_eq!(connections.len(), 2);
+    assert_ne!(connections[0], connections[1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn offsets_that_wait_for_a_newer_epoch_go_out_as_soon_as_it_is_told() {
+    let setup = setup().await;
+    setup.kafka.fault(ApiKey::OffsetCommit).times(1).error(14);
+    setup.group.adopt(member(1, 4), [key(0), key(1)].into());
+    let older = setup.group.commit(offsets(&[(0, 1)]), member(1, 4), within(60));
+    let rest = async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let newer = setup.group.commit(offsets(&[(1, 1)]), member(1, 5), within(60)).await;
+        assert!(newer.is_ok());
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(setup.commits_sent(), 2);
+        setup.group.adopt(member(1, 5), [key(0), key(1)].into());
+    };
+    let start = Instant::now();
+    let (older, ()) = tokio::join!(older, rest);
+    assert!(older.is_ok(), "answered, if only with a refusal: the group has no such member");
+    assert_eq!((setup.commits_sent(), start.elapsed().as_secs()), (3, 10));
 }
