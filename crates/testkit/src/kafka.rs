@@ -224,11 +224,11 @@ impl Kafka {
         }
     }
 
-    /// Addresses of nodes that run.
+    /// Addresses of nodes that run and are not frozen.
     fn live(&self) -> Vec<String> {
         match &self.provider {
             Provider::Jvm(jvm) => {
-                jvm.ids().filter(|&node| jvm.is_running(node)).filter_map(|node| jvm.address(node)).collect()
+                jvm.ids().filter(|&node| jvm.is_live(node)).filter_map(|node| jvm.address(node)).collect()
             }
             #[cfg(feature = "docker")]
             Provider::Docker(docker) => docker.ids().filter_map(|node| docker.address(node)).collect(),

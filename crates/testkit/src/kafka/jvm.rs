@@ -139,6 +139,11 @@ impl Jvm {
         self.with(node, |process| Ok(process.ended().is_none())).unwrap_or(false)
     }
 
+    /// Whether the node runs and is not frozen.
+    pub(crate) fn is_live(&self, node: i32) -> bool {
+        self.with(node, |process| Ok(process.is_live())).unwrap_or(false)
+    }
+
     pub(crate) fn pid(&self, node: i32) -> Option<u32> {
         self.with(node, |process| Ok(process.pid())).ok()
     }
@@ -161,26 +166,29 @@ impl Jvm {
         Ok(())
     }
 
-    /// Waits until the metadata of each running node names all running nodes.
+    /// Waits until the metadata of each running node names all running nodes; frozen ones do not count.
     pub(crate) async fn wait_ready(&self, deadline: Instant) -> Result<()> {
-        let mut waiting: Vec<i32> = self.ids().filter(|&node| self.is_listed(node)).collect();
-        let wanted = waiting.len();
+        let mut waiting: Vec<i32> = self.ids().filter(|&node| self.is_expected(node)).collect();
+        let wanted = waiting.clone();
         while let Some(&node) = waiting.last() {
-            let ended = self.with(node, |process| {
-                Ok(process.ended().map(|status| (describe(status), process.last_words())))
-            })?;
-            if let Some((how, words)) = ended {
-                return Err(Failure::new(format!("node {node} {how} while starting:\n{words}")));
+            // Any of them: the others may wait for the quorum in vain.
+            for &node in &wanted {
+                let ended = self.with(node, |process| {
+                    Ok(process.ended().map(|status| (describe(status), process.last_words())))
+                })?;
+                if let Some((how, words)) = ended {
+                    return Err(Failure::new(format!("node {node} {how} while starting:\n{words}")));
+                }
             }
             let address = self.address(node).unwrap_or_default();
             match admin::brokers(&address).await {
-                Ok(brokers) if brokers.len() >= wanted => {
+                Ok(brokers) if wanted.iter().all(|id| brokers.iter().any(|broker| broker.id == *id)) => {
                     waiting.pop();
                     continue;
                 }
                 outcome if Instant::now() > deadline => {
                     let words = self.with(node, |process| Ok(process.last_words()))?;
-                    let seen = outcome.map(|brokers| format!("it names {} of {wanted}", brokers.len()));
+                    let seen = outcome.map(|brokers| format!("it names {brokers:?}"));
                     let seen = seen.unwrap_or_else(|failure| failure.to_string());
                     return Err(Failure::new(format!(
                         "node {node} is not ready, {seen}; its log ends:\n{words}"
@@ -192,8 +200,8 @@ impl Jvm {
         Ok(())
     }
 
-    fn is_listed(&self, node: i32) -> bool {
-        self.with(node, |_| Ok(())).is_ok()
+    fn is_expected(&self, node: i32) -> bool {
+        self.with(node, |process| Ok(!process.is_frozen())).unwrap_or(false)
     }
 
     pub(crate) async fn stop(&self, node: i32) -> Result<()> {

@@ -59,9 +59,15 @@ impl Machine {
     /// gives up.
     pub(crate) async fn acquire() -> Result<Arc<Self>> {
         let started = Instant::now();
+        let mut told = false;
         loop {
             if let Some(machine) = Self::try_acquire()? {
                 return Ok(machine);
+            }
+            if !told && started.elapsed() > Duration::from_secs(1) {
+                told = true;
+                let holder = fs::read_to_string(folder()?.join("lock")).unwrap_or_default();
+                eprintln!("waiting for another test process to end its brokers: {holder}");
             }
             if started.elapsed() > LOCK_PATIENCE {
                 return Err(Failure::new(
@@ -77,9 +83,7 @@ impl Machine {
         if let Some(machine) = current.upgrade() {
             return Ok(Some(machine));
         }
-        let user = rustix::process::getuid().as_raw();
-        let folder = std::env::temp_dir().join(format!("kafka-testkit-{user}"));
-        fs::create_dir_all(&folder).doing(|| format!("create {}", folder.display()))?;
+        let folder = folder()?;
         let path = folder.join("lock");
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
         let lock = lock.doing(|| format!("open {}", path.display()))?;
@@ -88,6 +92,11 @@ impl Machine {
             Err(error) if error == rustix::io::Errno::WOULDBLOCK => return Ok(None),
             Err(error) => return Err(Failure::because(format!("lock {}", path.display()), error)),
         }
+        // For those who wait; nothing depends on it.
+        let own = std::env::current_exe().unwrap_or_default();
+        let _ = lock
+            .set_len(0)
+            .and_then(|()| (&lock).write_all(format!("{} {}", std::process::id(), own.display()).as_bytes()));
         sweep(&folder.join("pids"));
         let mut watcher = Command::new("sh")
             .args(["-c", WATCHER])
@@ -124,6 +133,14 @@ impl Machine {
         fs::write(&path, list).doing(|| format!("write {}", path.display()))?;
         watcher.pipe.write_all(format!("{verb} {pid}\n").as_bytes()).doing(|| "tell the watcher".to_owned())
     }
+}
+
+/// Where the lock and the list of processes are: one place for all work trees of a user.
+fn folder() -> Result<PathBuf> {
+    let user = rustix::process::getuid().as_raw();
+    let folder = std::env::temp_dir().join(format!("kafka-testkit-{user}"));
+    fs::create_dir_all(&folder).doing(|| format!("create {}", folder.display()))?;
+    Ok(folder)
 }
 
 /// Kills what a holder of the lock left behind that died before its watcher did its work.

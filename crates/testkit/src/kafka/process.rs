@@ -21,6 +21,7 @@ pub(crate) struct Process {
     machine: Arc<Machine>,
     child: Child,
     log: PathBuf,
+    frozen: bool,
     ended: Option<ExitStatus>,
 }
 
@@ -34,7 +35,7 @@ impl Process {
         // An interrupt at the terminal ends the test, and that ends the broker; Java need not hear of it.
         command.process_group(0);
         let child = command.spawn().doing(|| "start java".to_owned())?;
-        let process = Self { machine, child, log, ended: None };
+        let process = Self { machine, child, log, frozen: false, ended: None };
         process.machine.watch(process.child.id())?;
         Ok(process)
     }
@@ -59,7 +60,20 @@ impl Process {
             return Err(Failure::new("the broker is not running"));
         }
         // Not waited for yet, so the number is still its own.
-        signal(self.child.id(), which)
+        signal(self.child.id(), which)?;
+        if which == Signal::STOP || which == Signal::CONT {
+            self.frozen = which == Signal::STOP;
+        }
+        Ok(())
+    }
+
+    /// Whether it runs and is not frozen.
+    pub(crate) fn is_live(&mut self) -> bool {
+        self.ended().is_none() && !self.frozen
+    }
+
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.frozen
     }
 
     /// Kills it and waits for its end, which is immediate.
