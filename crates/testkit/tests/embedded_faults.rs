@@ -189,3 +189,15 @@ async fn a_fault_keeps_to_its_node_and_client() {
     victim.client_id = "victim".to_owned();
     assert_eq!(code(&victim.call(12, &metadata()).await), -1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_of_a_topic_meets_the_session_that_holds_it_unnamed() {
+    let kafka = cluster();
+    let mut node = node(&kafka, 1).await;
+    let id = ask(&kafka).session(0, 0).of(&mut node).await.session_id;
+    let fault = kafka.fault(ApiKey::Fetch).topic("one").error(6);
+    let answer = Ask::new(16).session(id, 1).of(&mut node).await;
+    assert_eq!(parts(&answer).iter().map(|part| part.error_code).collect::<Vec<_>>(), [6, 0]);
+    assert_eq!(fault.hits(), 1);
+    assert_eq!(kafka.requests_of(ApiKey::Fetch)[1].topics, ["one", "two"]);
+}

@@ -103,8 +103,18 @@ fn identity(world: &World, by_id: bool, name: &str, id: Uuid) -> (Option<String>
 impl Api for FetchRequest {
     const REFUSES_BY_ITSELF: bool = true;
 
+    /// Of an incremental request also those that its session holds: it asks for them without naming them.
     fn topics(&self, world: &World) -> Vec<String> {
-        self.topics.iter().filter_map(|topic| world.resolve(&topic.topic, topic.topic_id)).collect()
+        let named = self.topics.iter().filter_map(|topic| world.resolve(&topic.topic, topic.topic_id));
+        let mut all: Vec<String> = named.collect();
+        if self.session_epoch > 0 {
+            for session in world.nodes.values().filter_map(|node| node.sessions.find(self.session_id)) {
+                all.extend(lock(&session).partitions.iter().filter_map(|cached| cached.asked.topic.clone()));
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     fn fetch_seen(&self, world: &World) -> Option<FetchSeen> {

@@ -28,7 +28,8 @@ impl Embedded {
         true
     }
 
-    /// Stops a node and hands its leaderships over: connections drop, new ones are refused, the cluster knows.
+    /// Stops a node and hands its leaderships over: connections drop, new ones are refused (over TCP: closed at
+    /// once, so that the port stays the node's), the cluster knows.
     pub fn stop_node(&self, node: i32) -> bool {
         let halted = self.halt(node);
         self.fail_over(node);

@@ -23,7 +23,7 @@ pub struct RequestSeen {
     pub correlation: i32,
     /// The client id, empty when none was sent.
     pub client_id: String,
-    /// Topics it names, resolved from ids where they are known.
+    /// Topics it is about, resolved from ids where they are known; of an incremental Fetch the session's as well.
     pub topics: Vec<String>,
     /// What a Fetch asked for.
     pub fetch: Option<FetchSeen>,

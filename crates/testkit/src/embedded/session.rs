@@ -86,8 +86,9 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    pub fn new(slots: usize) -> Self {
-        Cache { slots, sessions: HashMap::new(), made: 0 }
+    /// The node's number keeps the ids of different nodes apart.
+    pub fn new(slots: usize, node: i32) -> Self {
+        Cache { slots, sessions: HashMap::new(), made: node.unsigned_abs().wrapping_shl(20) }
     }
 
     pub fn find(&self, id: i32) -> Option<Shared> {

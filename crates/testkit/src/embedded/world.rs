@@ -151,7 +151,7 @@ impl World {
                     frozen: false,
                     incarnation: 0,
                     versions: Versions::of(release),
-                    sessions: Cache::new(1000),
+                    sessions: Cache::new(1000, id),
                 };
                 (id, node)
             })
