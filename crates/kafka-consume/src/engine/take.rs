@@ -23,6 +23,17 @@ pub(crate) struct Taken {
     pub error: Option<Error>,
 }
 
+/// How one partition's turn ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Turn {
+    /// It has nothing more to hand out now.
+    Nothing,
+    /// A whole batch, or the rest of one; there is more.
+    Whole,
+    /// The poll was full in the middle of a batch: the next one goes on with it.
+    Cut,
+}
+
 impl Core {
     /// Up to `most` records, in one synchronous step: positions move exactly past what is returned.
     pub fn take(&mut self, now: Instant, most: usize) -> Taken {
@@ -30,12 +41,14 @@ impl Core {
         let mut left = most;
         while left > 0 {
             let Some(id) = self.ring.front().copied() else { break };
-            let done = self.take_turn(now, id, &mut left, &mut taken);
-            if done {
-                self.ring.pop_front();
-                self.leave_ring(id);
-            } else if left > 0 {
-                self.ring.rotate_left(1);
+            match self.take_turn(now, id, &mut left, &mut taken) {
+                Turn::Nothing => {
+                    self.ring.pop_front();
+                    self.leave_ring(id);
+                }
+                // Also when the poll is full: batches of exactly `most` records must not keep the others out.
+                Turn::Whole => self.ring.rotate_left(1),
+                Turn::Cut => {}
             }
         }
         if taken.slices.is_empty() {
@@ -47,24 +60,24 @@ impl Core {
         taken
     }
 
-    /// One partition's turn: up to one batch. True when it has nothing more to hand out now.
-    fn take_turn(&mut self, now: Instant, id: Id, left: &mut usize, taken: &mut Taken) -> bool {
+    /// One partition's turn: up to one batch.
+    fn take_turn(&mut self, now: Instant, id: Id, left: &mut usize, taken: &mut Taken) -> Turn {
         loop {
-            let Some(partition) = self.get_mut(id) else { return true };
+            let Some(partition) = self.get_mut(id) else { return Turn::Nothing };
             if partition.paused || partition.held || partition.lease.is_some() {
-                return true;
+                return Turn::Nothing;
             }
-            let Some(slot) = partition.queue.front() else { return true };
+            let Some(slot) = partition.queue.front() else { return Turn::Nothing };
             match &slot.kind {
-                Kind::Reserved | Kind::Packed { .. } | Kind::Inflating => return true,
+                Kind::Reserved | Kind::Packed { .. } | Kind::Inflating => return Turn::Nothing,
                 Kind::Skip(_) | Kind::Jump(_) | Kind::Halt(_) => {
                     taken.moved = true;
                     if !self.pass_front(now, id) {
-                        return true;
+                        return Turn::Nothing;
                     }
                 }
                 Kind::Ready(slice) if slice.set.len() <= *left => {
-                    let Some(slot) = partition.queue.pop_front() else { return true };
+                    let Some(slot) = partition.queue.pop_front() else { return Turn::Nothing };
                     let bytes = partition.queue.bytes;
                     if let Kind::Ready(slice) = &slot.kind {
                         *left -= slice.set.len();
@@ -75,13 +88,14 @@ impl Core {
                     if let Kind::Ready(slice) = slot.kind {
                         self.hand_over(id, slice, taken);
                     }
-                    return self.get(id).is_none_or(|partition| !partition.queue.is_ready());
+                    let more = self.get(id).is_some_and(|partition| partition.queue.is_ready());
+                    return if more { Turn::Whole } else { Turn::Nothing };
                 }
                 Kind::Ready(_) => {
                     let want = std::mem::take(left);
-                    let Some(slice) = self.split_front(id, want) else { return true };
+                    let Some(slice) = self.split_front(id, want) else { return Turn::Nothing };
                     self.hand_over(id, slice, taken);
-                    return false;
+                    return Turn::Cut;
                 }
             }
         }
@@ -220,12 +234,12 @@ impl Core {
         while let Some(id) = self.ring.front().copied() {
             let before = self.get(id).and_then(|partition| partition.consumed);
             let mut left = usize::MAX;
-            let done = self.take_turn(now, id, &mut left, &mut taken);
-            if done {
-                self.ring.pop_front();
-                self.leave_ring(id);
-            } else {
-                self.ring.rotate_left(1);
+            match self.take_turn(now, id, &mut left, &mut taken) {
+                Turn::Nothing => {
+                    self.ring.pop_front();
+                    self.leave_ring(id);
+                }
+                Turn::Whole | Turn::Cut => self.ring.rotate_left(1),
             }
             let Some(slice) = taken.slices.first() else { continue };
             let (epoch, start) = (slice.set.leader_epoch(), before);
