@@ -41,6 +41,9 @@ fn overfull(len: usize, capacity: u32) -> bool {
 /// order inside a bucket, and nothing ever shrinks it.
 #[derive(Debug, Clone)]
 pub(super) struct HashOrder<T> {
+    /// While there are so few that the table cannot have grown, in order of insertion: most tables in a rebalance
+    /// hold one entry.
+    few: Vec<(Ticket, T)>,
     capacity: u32,
     chains: BTreeMap<u32, usize>,
     next: u64,
@@ -56,13 +59,32 @@ pub(super) struct Ticket {
 
 impl<T: Copy> HashOrder<T> {
     pub(super) fn new() -> Self {
-        Self { capacity: FIRST_CAPACITY, chains: BTreeMap::new(), next: 0, entries: BTreeMap::new() }
+        Self {
+            few: Vec::new(),
+            capacity: FIRST_CAPACITY,
+            chains: BTreeMap::new(),
+            next: 0,
+            entries: BTreeMap::new(),
+        }
     }
 
     /// Adds a key that is not in it yet.
     pub(super) fn insert(&mut self, hash: i32, item: T) -> Ticket {
         let ticket = Ticket { hash, sequence: self.next };
         self.next += 1;
+        if self.entries.is_empty() && self.capacity == FIRST_CAPACITY && self.few.len() + 1 < LONG_CHAIN {
+            self.few.push((ticket, item));
+            return ticket;
+        }
+        for (ticket, item) in std::mem::take(&mut self.few) {
+            self.place(ticket, item);
+        }
+        self.place(ticket, item);
+        ticket
+    }
+
+    fn place(&mut self, ticket: Ticket, item: T) {
+        let hash = ticket.hash;
         let place = bucket(hash, self.capacity);
         let chain = self.chains.entry(place).or_default();
         *chain += 1;
@@ -74,10 +96,10 @@ impl<T: Copy> HashOrder<T> {
         if overfull(self.entries.len(), self.capacity) {
             self.double();
         }
-        ticket
     }
 
     pub(super) fn remove(&mut self, ticket: Ticket) {
+        self.few.retain(|(held, _)| *held != ticket);
         let place = bucket(ticket.hash, self.capacity);
         if self.entries.remove(&(place, ticket.sequence)).is_some()
             && let Some(chain) = self.chains.get_mut(&place)
@@ -87,15 +109,18 @@ impl<T: Copy> HashOrder<T> {
     }
 
     pub(super) fn first(&self) -> Option<T> {
-        self.entries.values().next().map(|(_, item)| *item)
+        self.iter().next()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.few.is_empty() && self.entries.is_empty()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = T> {
-        self.entries.values().map(|(_, item)| *item)
+    pub(super) fn iter(&self) -> impl Iterator<Item = T> + '_ {
+        let mut few: Vec<(u32, T)> =
+            self.few.iter().map(|(ticket, item)| (bucket(ticket.hash, FIRST_CAPACITY), *item)).collect();
+        few.sort_by_key(|(place, _)| *place);
+        few.into_iter().map(|(_, item)| item).chain(self.entries.values().map(|(_, item)| *item))
     }
 
     fn double(&mut self) {
