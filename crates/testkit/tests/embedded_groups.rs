@@ -61,8 +61,7 @@ async fn a_silent_member_is_gone_after_its_session() {
     assert_eq!(beat(&mut raw, "a", epoch).await.error_code, 0);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(ids(&kafka), ["a"]);
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(ids(&kafka).is_empty());
+    assert!(kafka.until(Duration::from_millis(1100), |kafka| ids(kafka).is_empty()).await);
     assert_eq!(beat(&mut raw, "a", epoch).await.error_code, 25);
     assert_eq!(beat(&mut raw, "a", 0).await.error_code, 0);
 }

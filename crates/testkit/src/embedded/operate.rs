@@ -17,6 +17,9 @@ use super::requests::RequestSeen;
 use super::versions::{Release, Versions};
 use super::world::Node;
 
+/// How often a waiting test looks again when nothing happens.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
 impl Embedded {
     fn halt(&self, node: i32) -> bool {
         let mut world = self.shared.world();
@@ -257,7 +260,7 @@ impl Embedded {
         self.shared.world().connections
     }
 
-    /// Waits until `condition` holds, looking again at each change of the cluster and each request; `false` when it did not come
+    /// Waits until `condition` holds, looking again at each change of the cluster, each request and every 20 ms; `false` when it did not come
     /// to hold within `limit`. Dropping the future changes nothing.
     pub async fn until(&self, limit: Duration, mut condition: impl FnMut(&Embedded) -> bool) -> bool {
         let mut changes = self.shared.changes();
@@ -272,6 +275,8 @@ impl Embedded {
                 tokio::select! {
                     _ = changes.changed() => {}
                     _ = received.changed() => {}
+                    // Sessions of members end by time alone.
+                    () = tokio::time::sleep(LOOK_AGAIN) => {}
                 }
             }
         });
