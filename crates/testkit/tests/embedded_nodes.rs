@@ -312,3 +312,18 @@ async fn old_formats_and_damaged_bytes_are_served_as_they_are() {
     let inside = Ask::new(16).add("t", id, 0, 3).of(&mut raw).await;
     assert_eq!(scan(parts(&inside)[0].records.clone().unwrap()).next().unwrap().unwrap().header.magic, 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_may_not_have_heard_of_an_election() {
+    let kafka = Embedded::start(2);
+    kafka.create_topic_with("t", TopicSpec::new(0).with_placement(vec![vec![1, 2]]));
+    kafka.set_stale_metadata(1, true);
+    kafka.move_leader("t", 0, 2);
+    let (mut old, mut new) = (node(&kafka, 1).await, node(&kafka, 2).await);
+    for (raw, leader) in [(&mut old, (1, 0)), (&mut new, (2, 1))] {
+        let partition = &metadata(raw, "t").await.topics[0].partitions[0];
+        assert_eq!((partition.leader_id.0, partition.leader_epoch), leader);
+    }
+    kafka.set_stale_metadata(1, false);
+    assert_eq!(metadata(&mut old, "t").await.topics[0].partitions[0].leader_id.0, 2);
+}

@@ -165,7 +165,10 @@ fn describe(world: &World, call: &Call, topic: &Topic) -> MetadataResponseTopic 
         .with_topic_id(id_for(call, topic.id))
         .with_is_internal(topic.internal && call.version >= 1);
     for partition in &topic.partitions {
-        let leader = partition.leader.filter(listed);
+        let stale =
+            world.node(call.node).and_then(|node| node.stale.get(&(topic.name.clone(), partition.index)));
+        let (leader, leader_epoch) = stale.copied().unwrap_or((partition.leader, partition.leader_epoch));
+        let leader = leader.filter(listed);
         let ids = |ids: &[i32]| ids.iter().map(|id| (*id).into()).collect();
         let mut entry = MetadataResponsePartition::default()
             .with_partition_index(partition.index)
@@ -174,7 +177,7 @@ fn describe(world: &World, call: &Call, topic: &Topic) -> MetadataResponseTopic 
             .with_replica_nodes(ids(&partition.replicas))
             .with_isr_nodes(ids(&partition.isr));
         if call.version >= 7 {
-            entry.leader_epoch = partition.leader_epoch;
+            entry.leader_epoch = leader_epoch;
         }
         if call.version >= 5 {
             let offline: Vec<i32> = partition.replicas.iter().copied().filter(|id| !listed(id)).collect();

@@ -95,6 +95,19 @@ impl Embedded {
         found
     }
 
+    /// Keeps a node's Metadata answers at the leaders of this moment, as of a broker that has not heard of an
+    /// election; `false` lets it catch up. Topics made later are not affected.
+    pub fn set_stale_metadata(&self, node: i32, stale: bool) -> bool {
+        let mut world = self.shared.world();
+        let partitions =
+            world.topics.values().flat_map(|topic| topic.partitions.iter().map(move |one| (topic, one)));
+        let leaders = partitions
+            .filter(|_| stale)
+            .map(|(topic, one)| ((topic.name.clone(), one.index), (one.leader, one.leader_epoch)))
+            .collect();
+        world.nodes.get_mut(&node).map(|node| node.stale = leaders).is_some()
+    }
+
     /// Sets a node's rack.
     pub fn set_rack(&self, node: i32, rack: &str) -> bool {
         self.node(node, |node| node.rack = Some(rack.to_owned()))

@@ -38,6 +38,8 @@ pub(super) struct Node {
     /// Raised when every connection of the node has to go.
     pub incarnation: u64,
     pub versions: Versions,
+    /// Leaders and their epochs as the node still believes them to be, where it has not heard the news.
+    pub stale: HashMap<(String, i32), (Option<i32>, i32)>,
     pub sessions: Cache,
     /// Addresses a connection reaches this node by.
     pub addresses: Vec<(String, u16)>,
@@ -151,6 +153,7 @@ impl World {
                     frozen: false,
                     incarnation: 0,
                     versions: Versions::of(release),
+                    stale: HashMap::new(),
                     sessions: Cache::new(1000, id),
                 };
                 (id, node)
