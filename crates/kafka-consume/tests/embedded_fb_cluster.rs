@@ -471,3 +471,25 @@ async fn fb49_start_and_stop_fifty_times_in_one_process() {
     let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     assert!(tasks <= 2, "{tasks} tasks are left");
 }
+
+/// One broker up at a time, swapped twice: what is known is gone each time, the bootstrap addresses are not.
+#[tokio::test(start_paused = true)]
+async fn java_x10_rebootstrap() {
+    let broker = Embedded::start(2);
+    broker.create_topic_with("t", TopicSpec::new(1).with_placement(vec![vec![1, 2]]));
+    broker.stop_node(2);
+    let mut consumer = from_start(&broker, "t", 1, ConsumerConfig::new()).await;
+    let mut oracle = Oracle::strict();
+    fill(&broker, "t", 0, 1, 10);
+    read_to(&mut consumer, &ends("t", 1, 10), &mut oracle).await;
+    for (end, up, down) in [(20, 2, 1), (30, 1, 2)] {
+        broker.stop_node(down);
+        stay_empty(&mut consumer, Duration::from_secs(1)).await;
+        broker.start_node(up);
+        fill(&broker, "t", 0, 1, 10);
+        let start = Instant::now();
+        read_to(&mut consumer, &ends("t", 1, end), &mut oracle).await;
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    }
+    assert_eq!(oracle.count, 30);
+}
