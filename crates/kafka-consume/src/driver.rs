@@ -70,13 +70,8 @@ async fn look_up(shared: Arc<Shared>, order: LookupOrder) {
             let now = Instant::now().into_std();
             match answer {
                 Ok(answers) => shared.with(|core| {
-                    for question in &questions {
-                        let answer = answers
-                            .iter()
-                            .find(|(topic, partition, _)| {
-                                *topic == question.topic && *partition == question.partition
-                            })
-                            .map_or(Err(ErrorCode::UNKNOWN_SERVER_ERROR), |(_, _, answer)| *answer);
+                    // In the order of the asks.
+                    for (question, (_, _, answer)) in questions.iter().zip(answers) {
                         core.handle_found(now, question, answer);
                     }
                 }),
@@ -95,7 +90,7 @@ async fn look_up(shared: Arc<Shared>, order: LookupOrder) {
                 Ok(identity) => identity,
                 Err(error) => return fail(&shared, &questions, &error),
             };
-            match offsets.committed(keys, identity, shared.deadline()).await {
+            match offsets.committed_some(keys, identity, shared.deadline()).await {
                 Ok(stored) => {
                     let now = Instant::now().into_std();
                     shared.with(|core| {

@@ -1,5 +1,6 @@
 //! A consumer's remote control, for other tasks and for callbacks.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use kafka_meta::{CommittedOffset, Error, ErrorKind, GroupMetadata, Result, TopicName};
@@ -112,15 +113,13 @@ impl ConsumerHandle {
         } else {
             group.commit(wanted, identity, self.shared.deadline()).await?
         };
+        let stored: HashMap<(TopicName, i32), Result<()>> = stored.into_iter().collect();
         let answered = |key: &(TopicName, i32)| {
-            stored.iter().find(|(stored, _)| stored == key).map_or_else(
-                || {
-                    Err(Error::new(ErrorKind::Other, "commit offsets")
-                        .with_partition(key.0, key.1)
-                        .with_detail("the coordinator did not answer for this partition"))
-                },
-                |(_, result)| result.clone(),
-            )
+            stored.get(key).cloned().unwrap_or_else(|| {
+                Err(Error::new(ErrorKind::Other, "commit offsets")
+                    .with_partition(key.0, key.1)
+                    .with_detail("the coordinator did not answer for this partition"))
+            })
         };
         Ok(offsets
             .into_iter()

@@ -219,6 +219,8 @@ pub(crate) struct Partition {
     pub inflating: bool,
     /// When it last gave records or an error, in fetches: the lowest goes first.
     pub served: u64,
+    /// The offset and length of an answer that held nothing but the head of a batch, and how often it came.
+    pub tail: Option<((i64, usize), u32)>,
     /// A batch at this offset failed its checksum once and has been asked for again.
     pub doubted: Option<i64>,
     pub lease: Option<Arc<Lease>>,
@@ -256,6 +258,7 @@ impl Partition {
             in_ring: false,
             inflating: false,
             served: 0,
+            tail: None,
             doubted: None,
             lease: None,
             lease_epoch: None,

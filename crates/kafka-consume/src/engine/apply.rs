@@ -18,6 +18,9 @@ use crate::config::OffsetReset;
 use crate::position::{Pos, Preferred};
 use crate::session::{Fetched, Outcome};
 
+/// How often the same cut head of a batch may come alone before it counts as damage.
+const TAILS: u32 = 3;
+
 impl Core {
     /// Takes the answer to `order`; what it returns is to be checked outside the lock and given to
     /// [`Core::fill`](Core::fill). `bytes` is the size of the whole answer.
@@ -215,8 +218,18 @@ impl Core {
             }
         }
         if batches.is_empty() && damage.is_none() {
-            // Only the cut head of a batch fits behind another partition's data: next time it comes first.
-            return None;
+            // The cut head of a batch that fits no more behind another partition's data comes first next time,
+            // and whole. One that comes back the same again and again was not cut: its length is wrong.
+            let tail = (fetch.offset, part.records.len());
+            let times = match partition.tail {
+                Some((seen, times)) if seen == tail => times + 1,
+                _ => 1,
+            };
+            partition.tail = Some((tail, times));
+            damage = if times >= TAILS { scan.tail_as_damage() } else { None };
+            if damage.is_none() {
+                return None;
+            }
         }
         partition.served = served;
         partition.fetch = Some(next);

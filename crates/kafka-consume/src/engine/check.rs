@@ -212,17 +212,16 @@ impl Checker<'_> {
             return Some(Refetch { at, doubted: true });
         }
         self.skipped += 1;
-        let mut from = position.saturating_add(1);
-        while let Some(found) = batch::resync(&self.work.records, from) {
-            let rest = self.work.records.slice(found..);
-            let Some(Ok(raw)) = batch::scan(rest).next() else { break };
-            if raw.header.base_offset > at.offset {
-                let base = raw.header.base_offset;
-                self.report_skip(at.offset, base, what);
-                self.pass(0, Pos { offset: base, epoch: at.epoch });
-                return Some(Refetch { at: self.pos, doubted: false });
-            }
-            from = found.saturating_add(1);
+        let after = at.offset.saturating_add(1);
+        let wanted = after..self.work.high_watermark.max(after);
+        if let Some(found) = batch::resync_within(&self.work.records, position, wanted)
+            && let Some(Ok(raw)) = batch::scan(self.work.records.slice(found..)).next()
+        {
+            // A wrapper of the old formats is named by its last message: going on there would lose the others.
+            let base = raw.lowest_offset(&self.settings.limits).max(after);
+            self.report_skip(at.offset, base, what);
+            self.pass(0, Pos { offset: base, epoch: at.epoch });
+            return Some(Refetch { at: self.pos, doubted: false });
         }
         // A claim that does not move on is no claim; one beyond the high watermark would lose good records.
         let claimed = claimed_next.filter(|next| *next > at.offset).unwrap_or(at.offset.saturating_add(1));
