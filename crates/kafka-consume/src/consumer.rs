@@ -142,7 +142,8 @@ impl Consumer {
     ///
     /// What a partition cannot heal from by itself, naming it: `OffsetOutOfRange`, `NoOffset` or `LogTruncated`
     /// without a reset policy, `UnsupportedCodec`, `BatchTooLarge`, `Authorization`, `UnknownTopic`, … It is
-    /// returned when no records are ready, and again every minute while it lasts; the other partitions go on.
+    /// returned when no records are ready, or after a second in which there always were, and again every minute
+    /// while it lasts; the other partitions go on.
     /// `Closed` after `close`.
     ///
     /// Dropping the future loses nothing: it owns no request, and records are handed over in its last step.

@@ -359,6 +359,27 @@ async fn fb46_the_buffer_keeps_its_budget_whatever_the_backlog() {
     assert!(most > budget / 8, "{most} bytes: it reads ahead");
 }
 
+/// The brokers that were there first hold the whole budget for answers that never come.
+#[tokio::test(start_paused = true)]
+async fn fb46_a_broker_that_comes_late_gets_its_share_of_the_budget() {
+    let broker = Embedded::start(12);
+    broker.create_topic_with(
+        "idle",
+        TopicSpec::new(1).with_placement((1..12).map(|node| vec![node]).collect()),
+    );
+    broker.create_topic_with("late", TopicSpec::new(1).with_placement(vec![vec![12]]));
+    let mut consumer = consumer(&broker, ConsumerConfig::new()).await;
+    for partition in 0..11 {
+        consumer.assign_more([(("idle".to_owned(), partition), Position::Earliest)]).await.unwrap();
+        consumer.poll().await.unwrap();
+    }
+    consumer.assign_more([(("late".to_owned(), 0), Position::Earliest)]).await.unwrap();
+    fill(&broker, "late", 0, 1, 10);
+    let start = Instant::now();
+    assert_eq!(read_some(&mut consumer, 10).await.len(), 10);
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn fb46_ten_thousand_partitions_cost_what_changes() {
     let broker = Embedded::start(3);

@@ -174,6 +174,26 @@ async fn fb21_a_late_refusal_of_a_follower_that_is_none_any_more_resets_nothing(
 }
 
 #[tokio::test(start_paused = true)]
+async fn fb21_a_lease_that_ends_stalls_nothing() {
+    let broker = racked("t");
+    let config = broker.config().with_metadata_max_age(Duration::from_secs(2));
+    let cluster = Cluster::connect_with(config).await.unwrap();
+    let mut consumer = Consumer::new(cluster, ConsumerConfig::new().rack("b"));
+    consumer.assign(one("t", 0), Position::Earliest).await.unwrap();
+    let (mut oracle, mut end) = (Oracle::strict(), 0);
+    for _ in 0..10 {
+        fill(&broker, "t", 0, 1, 5);
+        end += 5;
+        let start = tokio::time::Instant::now();
+        read_to(&mut consumer, &at("t", end), &mut oracle).await;
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        stay_empty(&mut consumer, Duration::from_millis(1_700)).await;
+    }
+    let at_leader = broker.requests_of(ApiKey::Fetch).iter().filter(|seen| seen.node == 1).count();
+    assert!((4..40).contains(&at_leader), "the leader is asked once a lease, and parted from: {at_leader}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn fb21_a_dead_follower_is_left_at_once_and_a_frozen_one_in_time() {
     for freeze in [false, true] {
         let broker = racked("t");
@@ -409,4 +429,28 @@ async fn fb48_what_was_fetched_for_an_earlier_assignment_is_dropped() {
     consumer.seek("t", 0, 77).unwrap();
     late.release();
     assert_eq!(read_some(&mut consumer, 23).await[0].offset, 77);
+}
+
+/// Records come before errors, but a reader that always finds records must learn of its faults too.
+#[tokio::test(start_paused = true)]
+async fn fb20_an_error_does_not_wait_behind_records_for_ever() {
+    let broker = Embedded::start(1);
+    broker.create_topic("t", 2);
+    fill(&broker, "t", 0, 2_000, 5);
+    fill(&broker, "t", 1, 1, 5);
+    let config = ConsumerConfig::new().auto_offset_reset(OffsetReset::None).max_poll_records(5);
+    let mut consumer = consumer(&broker, config).await;
+    consumer.assign(support::partitions("t", 2), Position::Earliest).await.unwrap();
+    read_some(&mut consumer, 20).await;
+    consumer.seek("t", 1, 99).unwrap();
+    let mut records = 0;
+    let error = loop {
+        match consumer.poll().await {
+            Ok(more) => records += more.len(),
+            Err(error) => break error,
+        }
+        sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!((error.kind(), error.partition()), (ErrorKind::OffsetOutOfRange, Some(1)), "{error}");
+    assert!(records < 1_000, "{records} of 10,000 records were returned first");
 }

@@ -32,7 +32,7 @@ impl Core {
         bytes: usize,
         took: Duration,
     ) -> Vec<Work> {
-        self.budget.unreserve(order.reserved);
+        self.unreserve(order.reserved);
         self.count_fetch(took);
         let endpoints: Vec<_> = answer
             .endpoints
@@ -98,7 +98,7 @@ impl Core {
 
     /// The request failed, or its answer cannot be read: nothing is known but that it may have arrived.
     pub fn handle_fetch_failure(&mut self, now: Instant, order: &FetchOrder, error: &Error) {
-        self.budget.unreserve(order.reserved);
+        self.unreserve(order.reserved);
         self.counts.fetch_errors += 1;
         let random = self.random();
         let Some(node) = self.nodes.get_mut(&order.node) else { return };
@@ -130,6 +130,12 @@ impl Core {
             }
         }
         debug!(node = order.node, %error, "a fetch failed and will be repeated");
+    }
+
+    /// What was set aside for an answer is free; a broker that found no room may find some now.
+    fn unreserve(&mut self, bytes: usize) {
+        self.budget.unreserve(bytes);
+        self.effects.fetchers |= std::mem::take(&mut self.starved);
     }
 
     fn count_fetch(&mut self, took: Duration) {

@@ -4,7 +4,7 @@
 //! one batch. Nothing fetched is thrown away: what does not fit stays where it is.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kafka_meta::{Error, TopicName};
 use kafka_read::Slice;
@@ -23,6 +23,9 @@ pub(crate) struct Taken {
     pub error: Option<Error>,
 }
 
+/// Records come before errors, but a caller who always finds records hears of an error after this long.
+const OVERDUE: Duration = Duration::from_secs(1);
+
 /// How one partition's turn ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Turn {
@@ -38,6 +41,10 @@ impl Core {
     /// Up to `most` records, in one synchronous step: positions move exactly past what is returned.
     pub fn take(&mut self, now: Instant, most: usize) -> Taken {
         let mut taken = Taken::default();
+        if let Some(error) = self.due_fault(now, OVERDUE) {
+            taken.error = Some(error);
+            return taken;
+        }
         let mut left = most;
         while left > 0 {
             let Some(id) = self.ring.front().copied() else { break };
@@ -52,7 +59,7 @@ impl Core {
             }
         }
         if taken.slices.is_empty() {
-            taken.error = self.due_fault(now);
+            taken.error = self.due_fault(now, Duration::ZERO);
         } else {
             let records: usize = taken.slices.iter().map(|slice| slice.set.len()).sum();
             self.counts.records += u64::try_from(records).unwrap_or(0);
@@ -166,10 +173,11 @@ impl Core {
         }
     }
 
-    fn due_fault(&mut self, now: Instant) -> Option<Error> {
+    /// A fault that has been due to be told for at least `since`.
+    fn due_fault(&mut self, now: Instant, since: Duration) -> Option<Error> {
         for (_, partition) in self.each_mut() {
             let Some(fault) = &mut partition.fault else { continue };
-            if fault.tell_at.is_none_or(|at| at > now) {
+            if fault.tell_at.is_none_or(|at| at + since > now) {
                 continue;
             }
             // A missing topic is told once; whatever else lasts is told again.
@@ -231,6 +239,10 @@ impl Core {
     /// One batch for a stream; the position stays and follows the lease.
     pub fn take_leased(&mut self, now: Instant) -> (Taken, Option<Arc<Lease>>) {
         let mut taken = Taken::default();
+        if let Some(error) = self.due_fault(now, OVERDUE) {
+            taken.error = Some(error);
+            return (taken, None);
+        }
         while let Some(id) = self.ring.front().copied() {
             let before = self.get(id).and_then(|partition| partition.consumed);
             let mut left = usize::MAX;
@@ -262,7 +274,7 @@ impl Core {
             self.counts.records += u64::try_from(slice_len(&taken)).unwrap_or(0);
             return (taken, Some(lease));
         }
-        taken.error = self.due_fault(now);
+        taken.error = self.due_fault(now, Duration::ZERO);
         (taken, None)
     }
 
