@@ -232,10 +232,7 @@ impl Core {
                 _ => 1,
             };
             partition.tail = Some((tail, times));
-            damage = if times >= TAILS { scan.tail_as_damage() } else { None };
-            if damage.is_none() {
-                return None;
-            }
+            damage = Some(if times >= TAILS { scan.tail_as_damage()? } else { return None });
         }
         partition.served = served;
         partition.fetch = Some(next);

@@ -51,7 +51,7 @@ fn a_frame_is_written_with_its_length() {
 }
 
 fn large(fill: u8) -> Vec<u8> {
-    let mut bytes = Vec::from((super::LARGE as u32).to_be_bytes());
+    let mut bytes = Vec::from(u32::try_from(super::LARGE).unwrap().to_be_bytes());
     bytes.resize(bytes.len() + super::LARGE, fill);
     bytes
 }
