@@ -84,6 +84,8 @@ async fn java_b37_leader_epoch() {
     consumer.assign(one("b37", 0), Position::Earliest).await.unwrap();
     let before = read_some(&mut consumer, 10).await;
     kafka.stop_node(1).await.unwrap();
+    // A raw writer never tries again on a broken connection.
+    let mut writer = Writer::new(&kafka.bootstrap());
     writer.send("b37", 0, numbered(0, 10..20)).await.unwrap();
     let after = read_some(&mut consumer, 10).await;
     assert_eq!((before[9].offset, after[0].offset), (9, 10));
@@ -355,9 +357,10 @@ async fn fb42_a_leader_without_replicas_dies_beside_busy_neighbours() {
     };
     let (fetches, metadata) = (asked(Some(2), ApiKey::Fetch), asked(None, ApiKey::Metadata));
     assert!(fetches <= seconds * 5, "{fetches} fetches sent to the dead in {seconds} s");
-    assert!(metadata <= seconds * 3 + 5, "{metadata} metadata requests in {seconds} s");
+    assert!(metadata <= seconds * 2 + 5, "{metadata} metadata requests in {seconds} s");
     kafka.restart_node(2).await.unwrap();
     until("the leader", async || kafka.leader("fb42", 0).await.is_ok()).await;
+    let mut writer = Writer::new(&kafka.bootstrap());
     writer.send("fb42", 0, numbered(0, 10..20)).await.unwrap();
     let back = Instant::now();
     assert_eq!(read_some(&mut consumer, 10).await[0].offset, 10);

@@ -13,7 +13,7 @@
 //! - A topic that does not exist is in the picture with its error and without partitions; what was seen of its
 //!   epochs is kept, for it may be the broker that is behind.
 //!
-//! A snapshot is only replaced when something in it has changed.
+//! A snapshot is only replaced when something in it has changed, the controller excepted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -212,11 +212,14 @@ impl Picture {
         let old = &self.snapshot;
         let same = old.generation > 0
             && old.cluster_id == next.cluster_id
-            && old.controller == next.controller
             && old.brokers == next.brokers
             && old.topics == next.topics
             && old.all_topics == next.all_topics;
         if same {
+            // KRaft brokers name any broker as the controller, another one each time: that is no news.
+            if old.controller != next.controller {
+                Arc::make_mut(&mut self.snapshot).controller = next.controller;
+            }
             return false;
         }
         let ids = next.topics.values().filter(|topic| !topic.id.is_nil());

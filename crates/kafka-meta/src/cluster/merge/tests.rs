@@ -85,6 +85,18 @@ fn an_equal_answer_publishes_nothing() {
 }
 
 #[test]
+fn another_controller_alone_is_no_news() {
+    let mut picture = Picture::default();
+    let topics = || vec![topic("orders", 1, &[(1, 5)])];
+    merge(&mut picture, topics());
+    let generation = picture.snapshot().generation;
+    let answer = Answer { controller: Some(3), ..answer(topics()) };
+    let merged = picture.merge(&some(&["orders"]), answer, |_| Wanted::Standing);
+    assert_eq!((merged.changed, picture.snapshot().generation), (false, generation));
+    assert_eq!(picture.snapshot().controller, Some(3));
+}
+
+#[test]
 fn another_topic_id_is_another_topic_and_its_epochs_start_anew() {
     let mut picture = Picture::default();
     merge(&mut picture, vec![topic("orders", 1, &[(1, 5)])]);
