@@ -40,6 +40,19 @@ pub(crate) struct Slot {
     pub kind: Kind,
 }
 
+impl Slot {
+    /// The position after it; `otherwise` is the epoch of what is not known yet.
+    pub fn after(&self, otherwise: Option<i32>) -> Pos {
+        let epoch = match &self.kind {
+            Kind::Ready(slice) => slice.next_epoch,
+            Kind::Skip(to) | Kind::Jump(to) => to.epoch,
+            Kind::Packed { batch, .. } => batch.header.leader_epoch,
+            Kind::Reserved | Kind::Inflating | Kind::Halt(_) => otherwise,
+        };
+        Pos { offset: self.end, epoch }
+    }
+}
+
 /// What a place in the queue holds.
 #[derive(Debug)]
 pub(crate) enum Kind {
@@ -99,6 +112,11 @@ impl Queue {
         self.slots.is_empty()
     }
 
+    /// Bytes inflated ahead.
+    pub fn inflated(&self) -> usize {
+        self.slots.iter().map(|slot| slot.inflated).sum()
+    }
+
     /// Whether the slot at the front can be handed out now.
     pub fn is_ready(&self) -> bool {
         self.front().is_some_and(|slot| slot.kind.is_settled())
@@ -127,9 +145,12 @@ impl Queue {
         true
     }
 
-    /// Drops everything from the first slot that holds an offset at or above `offset`.
+    /// Drops everything from the first slot that holds an offset at or above `offset`. What lies before a jump is
+    /// of another stretch of the log, and stays.
     pub fn cut(&mut self, offset: i64) -> Vec<Slot> {
-        let keep = self.slots.iter().take_while(|slot| slot.end <= offset).count();
+        let jump = self.slots.iter().rposition(|slot| matches!(slot.kind, Kind::Jump(_)));
+        let stays = jump.map_or(0, |jump| jump + 1);
+        let keep = stays + self.slots.iter().skip(stays).take_while(|slot| slot.end <= offset).count();
         let gone: Vec<Slot> = self.slots.split_off(keep).into();
         self.bytes -= gone.iter().map(|slot| slot.bytes + slot.inflated).sum::<usize>();
         gone
@@ -176,6 +197,11 @@ impl Budget {
     /// Bytes of data held.
     pub fn charged(&self) -> usize {
         self.charged
+    }
+
+    #[cfg(test)]
+    pub fn reserved(&self) -> usize {
+        self.reserved
     }
 
     pub fn reserve(&mut self, bytes: usize) {

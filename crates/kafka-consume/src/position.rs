@@ -21,10 +21,11 @@
 //! - With an empty queue and no jump pending, the two positions are equal.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use kafka_meta::{CommittedOffset, Error, TopicName};
+use kafka_read::Slice;
 use uuid::Uuid;
 
 use crate::buffer::Queue;
@@ -148,38 +149,46 @@ impl Retry {
         *self = Retry::default();
     }
 
+    /// Whether the last attempt failed.
+    pub fn is_failing(&self) -> bool {
+        self.failures > 0
+    }
+
     pub fn is_due(&self, now: Instant) -> bool {
         self.at.is_none_or(|at| at <= now)
     }
 }
 
 /// Where a stream stands inside the records it has taken; written per record, read by positions and commits.
+///
+/// One word holds the offset and, as its sign, whether the lease is over: so the stream can claim a record and
+/// the engine can end the lease from another thread, and both agree on which came first. With two words a record
+/// could be yielded just after the engine had read the position to go on from, and would come twice.
 #[derive(Debug)]
-pub(crate) struct Lease {
-    offset: AtomicI64,
-    broken: AtomicBool,
-}
+pub(crate) struct Lease(AtomicI64);
+
+/// Offsets are never negative.
+const OVER: i64 = i64::MIN;
 
 impl Lease {
     pub fn new(offset: i64) -> Self {
-        Lease { offset: AtomicI64::new(offset), broken: AtomicBool::new(false) }
+        Lease(AtomicI64::new(offset))
     }
 
-    pub fn advance(&self, offset: i64) {
-        self.offset.store(offset, Ordering::Release);
+    /// Moves from one offset to the next; false when the lease is over, and the record must not be yielded.
+    #[inline]
+    pub fn advance(&self, from: i64, to: i64) -> bool {
+        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     pub fn offset(&self) -> i64 {
-        self.offset.load(Ordering::Acquire)
+        self.0.load(Ordering::Acquire) & !OVER
     }
 
-    /// A seek or a new assignment has overtaken the stream: what it still holds must not be yielded.
-    pub fn is_broken(&self) -> bool {
-        self.broken.load(Ordering::Acquire)
-    }
-
-    pub fn break_up(&self) {
-        self.broken.store(true, Ordering::Release);
+    /// Ends the lease, for a seek, a new assignment or a pause: what the stream still holds must not be yielded.
+    /// Answers where it stood.
+    fn end(&self) -> i64 {
+        self.0.fetch_or(OVER, Ordering::AcqRel) & !OVER
     }
 }
 
@@ -201,8 +210,8 @@ pub(crate) struct Partition {
     /// Until then the leader is asked without a rack, so that it does not send us to a replica that failed.
     pub shun: Option<Instant>,
     pub asked: Option<Asked>,
-    /// Tickets of look-ups in flight are the partition's own; true while one is.
-    pub looking: bool,
+    /// The look-up in flight that counts.
+    pub looking: Option<u64>,
     pub retry: Retry,
     pub fault: Option<Fault>,
     pub high_watermark: Option<i64>,
@@ -228,6 +237,12 @@ pub(crate) struct Partition {
     pub absent: Option<Absent>,
     /// The leader epoch of the batch the lease walks through.
     pub lease_epoch: Option<i32>,
+    /// The position after that batch.
+    pub lease_end: Pos,
+    /// The position after what was handed out last and not given back; markers passed since do not count.
+    pub handed: Option<i64>,
+    /// Resets since records last came: a log that refuses where it begins must not spin us.
+    pub strays: Retry,
 }
 
 impl Partition {
@@ -246,7 +261,7 @@ impl Partition {
             preferred: None,
             shun: None,
             asked: None,
-            looking: false,
+            looking: None,
             retry: Retry::default(),
             fault: None,
             high_watermark: None,
@@ -263,6 +278,9 @@ impl Partition {
             lease: None,
             lease_epoch: None,
             absent: None,
+            lease_end: Pos::at(0),
+            handed: None,
+            strays: Retry::default(),
         }
     }
 
@@ -281,14 +299,37 @@ impl Partition {
     pub fn renew(&mut self, ticket: u64) -> Queue {
         self.ticket = ticket;
         self.asked = None;
-        self.looking = false;
+        self.looking = None;
         self.full = false;
         self.inflating = false;
         self.doubted = None;
-        if let Some(lease) = self.lease.take() {
-            lease.break_up();
-        }
+        self.handed = None;
+        self.end_lease();
         std::mem::take(&mut self.queue)
+    }
+
+    /// Ends a stream's lease where it stands: what it has not yielded is to be read again.
+    pub fn end_lease(&mut self) {
+        let Some(lease) = self.lease.take() else { return };
+        let offset = lease.end();
+        if let Some(consumed) = self.consumed.filter(|consumed| offset > consumed.offset) {
+            self.consumed = Some(Pos { offset, epoch: self.lease_epoch.or(consumed.epoch) });
+        }
+    }
+
+    /// The records of `slice` are handed out.
+    pub fn consume(&mut self, slice: &Slice) {
+        self.consumed = Some(Pos { offset: slice.next, epoch: slice.next_epoch });
+    }
+
+    /// The position after everything handed out or lent.
+    pub fn lent(&self) -> Option<Pos> {
+        if self.lease.is_some() { Some(self.lease_end) } else { self.consumed }
+    }
+
+    /// Nothing is buffered or lent.
+    pub fn is_drained(&self) -> bool {
+        self.queue.is_empty() && self.lease.is_none()
     }
 
     /// Whether anything but back-off and the buffer keeps it from being fetched.

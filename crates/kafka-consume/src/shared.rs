@@ -168,13 +168,15 @@ impl Shared {
         if closed {
             return Look::Done(Err(Error::new(ErrorKind::Closed, "poll")));
         }
+        // A wake is over with the poll that returns after it, whatever that returns.
+        let woken = self.take_woken();
         if !taken.slices.is_empty() {
             return Look::Done(Ok(Records::from_slices(taken.slices)));
         }
         if let Some(error) = taken.error {
             return Look::Done(Err(error));
         }
-        if taken.moved || self.take_woken() || now >= deadline {
+        if taken.moved || woken || now >= deadline {
             return Look::Done(Ok(Records::default()));
         }
         Look::Wait(next_fault.map_or(deadline, |at| deadline.min(Instant::from_std(at))))
@@ -202,7 +204,10 @@ impl Shared {
 
     /// Ends every background task at once, from anywhere: no runtime is needed and nothing is waited for.
     pub fn abort(&self) {
-        self.with(Core::close);
+        self.with(|core| {
+            core.close();
+            core.clear();
+        });
         let handles = {
             let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
             tasks.started = true;

@@ -127,6 +127,8 @@ struct Lent {
     lease: Arc<Lease>,
     topic: TopicName,
     partition: i32,
+    /// Where the lease stands.
+    at: i64,
     end: Pos,
 }
 
@@ -155,15 +157,21 @@ impl Reader {
     #[inline]
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Record>>> {
         if let Some(lent) = &mut self.lent
-            && !lent.lease.is_broken()
             && let Some(record) = lent.records.next()
         {
             let next = if lent.records.len() == 0 { lent.end.offset } else { record.offset + 1 };
-            lent.lease.advance(next);
-            self.shared.touch();
-            return Poll::Ready(Some(Ok(record)));
+            if lent.lease.advance(lent.at, next) {
+                lent.at = next;
+                self.shared.touch();
+                return Poll::Ready(Some(Ok(record)));
+            }
         }
-        self.poll_batch(cx)
+        let polled = self.poll_batch(cx);
+        if polled.is_ready() {
+            // The next wait looks anew at when a fault is due.
+            self.waiting = None;
+        }
+        polled
     }
 
     /// The batch is used up, or there is none: takes the next one, or waits for it.
@@ -207,7 +215,8 @@ impl Reader {
                 let end = Pos { offset: slice.next, epoch: slice.next_epoch };
                 let (topic, partition) = (slice.topic, slice.partition);
                 let records = Records::from_slices(vec![slice]).into_iter();
-                self.lent = Some(Lent { records, lease, topic, partition, end });
+                let at = lease.offset();
+                self.lent = Some(Lent { records, lease, topic, partition, at, end });
                 return self.poll_next(cx);
             }
             if let Some(error) = taken.error {

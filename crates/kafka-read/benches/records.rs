@@ -83,6 +83,7 @@ fn slice(set: RecordSet) -> Slice {
         topic: TopicName::new("bench"),
         partition: 0,
         ticket: 0,
+        previous: 0,
         next: set.last_offset().unwrap() + 1,
         next_epoch: None,
         set,

@@ -21,6 +21,9 @@ pub struct Slice {
     pub partition: i32,
     /// The owner's mark of the assignment and position it was read for.
     pub ticket: u64,
+    /// Where the slice handed out before it ended, or what was read of this one: what the owner compares when it
+    /// is given back.
+    pub previous: i64,
     /// The records.
     pub set: RecordSet,
     /// The position after this slice.
@@ -48,6 +51,7 @@ impl Slice {
                 None => self.set.first_offset().unwrap_or(self.next),
             };
             front.next_epoch = front.set.leader_epoch();
+            self.previous = front.next;
         }
         front
     }
@@ -290,6 +294,11 @@ impl IntoIter {
         let mut slices = Vec::with_capacity(self.slices.len() + 1);
         if let Some(mut slice) = self.current {
             slice.set.cut_front(self.cursor);
+            if self.cursor.passed > 0
+                && let Some(offset) = self.offset
+            {
+                slice.previous = offset.saturating_add(1);
+            }
             slices.push(slice);
         }
         slices.extend(self.slices);

@@ -97,6 +97,7 @@ fn nothing_is_allocated_per_record() {
         topic: TopicName::new("t"),
         partition: 0,
         ticket: 0,
+        previous: 0,
         next: 5_000,
         next_epoch: None,
         set,

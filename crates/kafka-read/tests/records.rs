@@ -29,6 +29,7 @@ fn slice(topic: &str, partition: i32, base_offset: i64, count: i32) -> Slice {
         topic: TopicName::new(topic),
         partition,
         ticket: 9,
+        previous: base_offset,
         // A marker follows the batch.
         next: base_offset + i64::from(count) * 2 + 1,
         next_epoch: Some(5),

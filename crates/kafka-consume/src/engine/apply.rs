@@ -15,7 +15,7 @@ use super::core::{Core, Hint, Id};
 use super::plan::FetchOrder;
 use crate::buffer::{Kind, Slot};
 use crate::config::OffsetReset;
-use crate::position::{Pos, Preferred};
+use crate::position::{Pos, Preferred, State};
 use crate::session::{Fetched, Outcome};
 
 /// How often the same cut head of a batch may come alone before it counts as damage.
@@ -68,12 +68,12 @@ impl Core {
             }
             return Vec::new();
         }
-        if let Some(node) = self.nodes.get_mut(&order.node) {
-            node.hollow = 0;
-        }
         let answer = self.next_seq();
         let mut works = Vec::new();
         let mut pinned = 0;
+        // Records that are of no use and come again as fast as they are asked for.
+        let useless = fetched.iter().all(|fetched| fetched.part.error.is_none())
+            && fetched.iter().any(|fetched| !fetched.part.records.is_empty());
         for Fetched { topic, part } in fetched {
             let Some(id) = self.named(topic, part.partition) else { continue };
             if let Some(hint) = part.current_leader {
@@ -93,6 +93,11 @@ impl Core {
             }
         }
         self.budget.charge(answer, bytes, pinned);
+        if works.is_empty() && useless {
+            self.hollow_answer(now, order.node, early);
+        } else if let Some(node) = self.nodes.get_mut(&order.node) {
+            node.hollow = 0;
+        }
         works
     }
 
@@ -132,12 +137,6 @@ impl Core {
         debug!(node = order.node, %error, "a fetch failed and will be repeated");
     }
 
-    /// What was set aside for an answer is free; a broker that found no room may find some now.
-    fn unreserve(&mut self, bytes: usize) {
-        self.budget.unreserve(bytes);
-        self.effects.fetchers |= std::mem::take(&mut self.starved);
-    }
-
     fn count_fetch(&mut self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.counts.fetch_nanos = self.counts.fetch_nanos.saturating_add(nanos);
@@ -168,7 +167,9 @@ impl Core {
         let partition = self.get_mut(id)?;
         let asked = partition.asked.take_if(|asked| asked.node == node)?;
         let fetch = partition.fetch?;
-        if asked.ticket != partition.ticket || asked.offset != fetch.offset || !partition.is_fetchable() {
+        // What was asked for before a pause is kept: thrown away, it would be fetched again after each pause.
+        let takes = matches!(partition.state, State::Fetching) && !partition.held;
+        if asked.ticket != partition.ticket || asked.offset != fetch.offset || !takes {
             return None;
         }
         let known = |offset: i64| (offset >= 0).then_some(offset);
@@ -185,6 +186,7 @@ impl Core {
             return None;
         }
         partition.retry.clear();
+        partition.strays.clear();
         partition.fault = None;
         if let Some(end) = part.diverging {
             self.handle_divergence(now, id, end);
@@ -342,7 +344,7 @@ impl Core {
         let none = self.settings.reset == OffsetReset::None;
         let Some(partition) = self.get_mut(id) else { return };
         let (topic, index) = (partition.topic, partition.index);
-        let (Some(fetch), Some(consumed)) = (partition.fetch, partition.position()) else { return };
+        let Some(fetch) = partition.fetch else { return };
         let at = Pos { offset: end.end_offset.min(fetch.offset), epoch: Some(end.epoch) };
         if end.end_offset < 0 || end.epoch < 0 {
             let error = Error::new(ErrorKind::LogTruncated, "fetch")
@@ -355,20 +357,39 @@ impl Core {
         warn!(%topic, partition = index, position = fetch.offset, end = end.end_offset, epoch = end.epoch,
             "the log was truncated");
         let Some(partition) = self.get_mut(id) else { return };
-        if consumed.offset <= at.offset {
+        if partition.lent().is_some_and(|lent| lent.offset > at.offset) {
+            // Some of what a stream has and has not yielded may be gone.
+            partition.end_lease();
+        }
+        let Some(lent) = partition.lent() else { return };
+        // Behind a jump the log is another one than what was handed out.
+        let jumps = partition.queue.slots.iter().any(|slot| matches!(slot.kind, Kind::Jump(_)));
+        if jumps || lent.offset <= at.offset {
             // Nothing handed out is gone: only the buffer is.
             let cut = partition.queue.cut(at.offset);
-            let tail = partition.queue.slots.back().map_or(consumed.offset, |slot| slot.end);
-            partition.fetch = Some(Pos { offset: tail.min(at.offset), epoch: at.epoch });
-            if partition.queue.is_empty() {
+            let tail = match partition.queue.slots.back_mut() {
+                Some(Slot { kind: Kind::Jump(to), end, .. }) => {
+                    if to.offset > at.offset {
+                        *to = at;
+                        *end = at.offset;
+                    }
+                    *to
+                }
+                Some(slot) => slot.after(at.epoch),
+                None => lent,
+            };
+            partition.fetch = Some(if tail.offset < at.offset { tail } else { at });
+            if partition.is_drained() {
                 partition.consumed = partition.fetch;
             }
             for slot in cut {
                 self.let_go(&slot);
             }
+            self.unfill(id);
             self.effects.fetchers = true;
             return;
         }
+        let consumed = lent;
         if none {
             let error = Error::new(ErrorKind::LogTruncated, "fetch")
                 .with_partition(topic, index)

@@ -162,6 +162,7 @@ impl Checker<'_> {
                     topic: self.work.topic,
                     partition: self.work.partition,
                     ticket: self.work.ticket,
+                    previous: self.pos.offset,
                     set,
                     next: next.offset,
                     next_epoch: next.epoch,
@@ -203,7 +204,8 @@ impl Checker<'_> {
         Step::End
     }
 
-    /// Nothing is known of the batch at the present position but that it is damaged.
+    /// Nothing is known of the batch at the present position but that it is damaged. Not its epoch either: said to
+    /// be that of the batch before, a leader would answer that the log parts at the damage, and lead us back to it.
     fn damaged(&mut self, position: usize, claimed_next: Option<i64>, what: &str) -> Option<Refetch> {
         let at = self.pos;
         if self.work.doubted != Some(at.offset) {
@@ -220,14 +222,14 @@ impl Checker<'_> {
             // A wrapper of the old formats is named by its last message: going on there would lose the others.
             let base = raw.lowest_offset(&self.settings.limits).max(after);
             self.report_skip(at.offset, base, what);
-            self.pass(0, Pos { offset: base, epoch: at.epoch });
+            self.pass(0, Pos::at(base));
             return Some(Refetch { at: self.pos, doubted: false });
         }
         // A claim that does not move on is no claim; one beyond the high watermark would lose good records.
         let claimed = claimed_next.filter(|next| *next > at.offset).unwrap_or(at.offset.saturating_add(1));
         let to = claimed.min(self.work.high_watermark.max(at.offset.saturating_add(1)));
         self.report_skip(at.offset, to, what);
-        self.pass(0, Pos { offset: to, epoch: at.epoch });
+        self.pass(0, Pos::at(to));
         Some(Refetch { at: self.pos, doubted: false })
     }
 

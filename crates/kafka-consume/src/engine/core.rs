@@ -9,7 +9,7 @@ use kafka_read::batch::Limits;
 
 use crate::buffer::{Budget, Queue, Slot};
 use crate::config::{ConsumerConfig, OffsetReset, Position};
-use crate::position::{Fault, Partition, Pos, State, Target, Why};
+use crate::position::{Fault, Partition, Pos, REMIND_AFTER, State, Target, Why};
 use crate::session::FetchSession;
 
 /// A partition's place in the engine; reused after the partition has left, so it always goes with a ticket.
@@ -194,6 +194,9 @@ impl Core {
     pub fn assign_more(&mut self, now: Instant, wanted: Vec<((TopicName, i32), Position)>) {
         for (key, position) in wanted {
             let id = self.insert(key);
+            if let Some(partition) = self.get_mut(id) {
+                partition.end_at_start = None;
+            }
             self.begin(now, id, position);
         }
         self.effects.interest = true;
@@ -220,17 +223,17 @@ impl Core {
         self.effects.interest = true;
     }
 
-    /// Neither hands out nor fetches these partitions; their buffers and positions stay.
+    /// Neither hands out nor fetches these partitions; their positions stay, and their buffers, unless a stream
+    /// is in the middle of them.
     pub fn hold(&mut self, held: impl IntoIterator<Item = (TopicName, i32)>) {
         for (topic, index) in held {
             let Some(id) = self.named(topic, index) else { continue };
             let Some(partition) = self.get_mut(id) else { continue };
             partition.held = true;
-            if let Some(lease) = &partition.lease {
-                lease.break_up();
-            }
-            if std::mem::take(&mut partition.in_ring) {
-                self.ring.retain(|other| *other != id);
+            let lent = partition.lease.is_some();
+            self.leave_ring(id);
+            if lent {
+                self.drop_buffer(id);
             }
         }
     }
@@ -272,12 +275,10 @@ impl Core {
 
     fn remove(&mut self, key: (TopicName, i32)) {
         let Some(id) = self.index.remove(&key) else { return };
-        if let Some(mut partition) = self.partitions.get_mut(id).and_then(Option::take) {
-            let queue = partition.renew(0);
-            self.discard(queue);
+        self.renew(id);
+        if let Some(place) = self.partitions.get_mut(id) {
+            *place = None;
         }
-        self.ring.retain(|other| *other != id);
-        self.to_inflate.retain(|other| *other != id);
         self.vacant.push(id);
         self.effects.fetchers = true;
         self.effects.supervisor = true;
@@ -333,15 +334,9 @@ impl Core {
         let ticket = self.next_ticket();
         let Some(partition) = self.partitions.get_mut(id).and_then(Option::as_mut) else { return };
         let queue = partition.renew(ticket);
-        let (in_ring, inflating) = (partition.in_ring, partition.inflating);
-        partition.in_ring = false;
+        self.leave_ring(id);
+        self.to_inflate.retain(|other| *other != id);
         self.discard(queue);
-        if in_ring {
-            self.ring.retain(|other| *other != id);
-        }
-        if inflating || !self.to_inflate.is_empty() {
-            self.to_inflate.retain(|other| *other != id);
-        }
     }
 
     /// Un-charges what a queue held.
@@ -358,10 +353,18 @@ impl Core {
         if rest_is_small {
             self.copy_out(slot.answer);
         }
-        if self.starved {
-            self.starved = false;
-            self.effects.fetchers = true;
-        }
+        self.freed();
+    }
+
+    /// There is more room than before: whoever waits for it looks again.
+    pub(super) fn freed(&mut self) {
+        self.effects.fetchers |= std::mem::take(&mut self.starved);
+    }
+
+    /// The room set aside for an answer is free again.
+    pub(super) fn unreserve(&mut self, bytes: usize) {
+        self.budget.unreserve(bytes);
+        self.freed();
     }
 
     pub(super) fn next_ticket(&mut self) -> u64 {
@@ -466,14 +469,36 @@ impl Core {
 
     /// Stops fetching and handing out a partition; its buffer and its place are kept.
     pub fn pause(&mut self, topic: &str, index: i32) {
-        if let Some(id) = self.named(TopicName::new(topic), index)
-            && let Some(partition) = self.get_mut(id)
-        {
-            partition.paused = true;
-            if std::mem::take(&mut partition.in_ring) {
-                self.ring.retain(|other| *other != id);
-            }
+        let Some(id) = self.named(TopicName::new(topic), index) else { return };
+        let Some(partition) = self.get_mut(id) else { return };
+        partition.paused = true;
+        let lent = partition.lease.is_some();
+        self.leave_ring(id);
+        if lent {
+            // What a stream holds of it must not be yielded either; it is fetched again after the pause.
+            self.drop_buffer(id);
         }
+    }
+
+    /// Drops what is buffered or lent and keeps the position: it will be fetched again. The ticket stays, so that
+    /// records handed out before can still be put back.
+    pub(super) fn drop_buffer(&mut self, id: Id) {
+        let Some(partition) = self.get_mut(id) else { return };
+        partition.end_lease();
+        if partition.consumed.is_none() {
+            return;
+        }
+        let queue = std::mem::take(&mut partition.queue);
+        partition.state = State::Fetching;
+        partition.fetch = partition.consumed;
+        partition.asked = None;
+        partition.full = false;
+        partition.doubted = None;
+        partition.inflating = false;
+        self.leave_ring(id);
+        self.to_inflate.retain(|other| *other != id);
+        self.discard(queue);
+        self.effects.fetchers = true;
     }
 
     /// Lifts a pause.
@@ -495,16 +520,18 @@ impl Core {
         for (topic, index) in asked {
             let Some(id) = self.named(*topic, *index) else { continue };
             let Some(partition) = self.get_mut(id) else { continue };
-            if partition.held || !matches!(partition.state, State::Seeking { .. }) {
+            if partition.held || matches!(partition.state, State::Fetching) {
                 continue;
             }
-            // A fault told here is not told again by the next poll.
+            let stopped = matches!(partition.state, State::Stopped);
+            // A fault told here is not told again by the next poll; one that stops the partition is, in a minute.
             if let Some(Fault { error, tell_at }) = &mut partition.fault
-                && tell_at.take().is_some()
+                && let Some(at) = tell_at.take()
             {
+                *tell_at = stopped.then(|| at + REMIND_AFTER);
                 return Err(error.clone());
             }
-            open = true;
+            open |= !stopped;
         }
         Ok(open)
     }
@@ -517,6 +544,14 @@ impl Core {
         self.effects.inflater = true;
         self.effects.poll = true;
         self.effects.settled = true;
+    }
+
+    /// The consumer is gone: handles that outlive it hold neither its assignment nor its records.
+    pub fn clear(&mut self) {
+        let all: Vec<(TopicName, i32)> = self.index.keys().copied().collect();
+        for key in all {
+            self.remove(key);
+        }
     }
 
     pub fn is_closed(&self) -> bool {

@@ -46,7 +46,6 @@ impl Core {
         if !partition.queue.fill(seq, slots) {
             return;
         }
-        let low = partition.queue.bytes;
         self.give_back(answer, bytes.saturating_sub(pinned));
         if let Some(refetch) = refetch {
             self.counts.refetched_batches += u64::from(refetch.doubted);
@@ -56,7 +55,7 @@ impl Core {
         {
             partition.doubted = None;
         }
-        self.unfill(id, low);
+        self.unfill(id);
         self.enter_ring(id);
         self.want_inflation(id);
     }
@@ -72,6 +71,7 @@ impl Core {
         for slot in cut {
             self.let_go(&slot);
         }
+        self.unfill(id);
         self.effects.fetchers = true;
     }
 
@@ -80,14 +80,15 @@ impl Core {
         if bytes > 0 && self.budget.release(answer, bytes, 0) {
             self.copy_out(answer);
         }
+        self.freed();
     }
 
     /// A full partition that has fallen below its low mark is fetched again.
-    pub(super) fn unfill(&mut self, id: Id, bytes: usize) {
+    pub(super) fn unfill(&mut self, id: Id) {
         let low = self.low_mark();
         if let Some(partition) = self.get_mut(id)
             && partition.full
-            && bytes <= low
+            && partition.queue.bytes <= low
         {
             partition.full = false;
             self.effects.fetchers = true;
@@ -106,6 +107,20 @@ impl Core {
         self.effects.poll = true;
     }
 
+    /// The partition has nothing to hand out, or must not.
+    pub(super) fn leave_ring(&mut self, id: Id) {
+        let Some(partition) = self.get_mut(id) else { return };
+        if std::mem::take(&mut partition.in_ring) {
+            if self.ring.front() == Some(&id) {
+                self.ring.pop_front();
+            } else {
+                self.ring.retain(|other| *other != id);
+            }
+            // What it holds inflated counts no longer against the others.
+            self.effects.inflater |= !self.to_inflate.is_empty();
+        }
+    }
+
     /// The partition may have something to inflate.
     pub(super) fn want_inflation(&mut self, id: Id) {
         let Some(partition) = self.get_mut(id) else { return };
@@ -120,9 +135,12 @@ impl Core {
     /// The next batch to inflate; it is up to the caller where that happens.
     pub fn poll_inflate(&mut self) -> Option<InflateJob> {
         let most = (self.settings.budget / 4).max(1);
-        // With nothing ready and nothing under way the next batch is due whatever it costs.
-        if self.inflated >= most && !self.ring.is_empty() {
-            return None;
+        // Only what a poll may take next counts: what a paused partition holds would keep the others waiting.
+        if self.inflated >= most {
+            let ready = self.ring.iter().filter_map(|id| Some(self.get(*id)?.queue.inflated()));
+            if ready.sum::<usize>() >= most {
+                return None;
+            }
         }
         while let Some(id) = self.to_inflate.pop_front() {
             let Some(partition) = self.get_mut(id) else { continue };
@@ -162,6 +180,7 @@ impl Core {
                     topic,
                     partition: index,
                     ticket,
+                    previous: job.from,
                     set,
                     next: next.offset,
                     next_epoch: next.epoch,
@@ -204,7 +223,9 @@ impl Core {
         let own = self.next_seq();
         let mut copied = 0;
         for (_, partition) in self.each_mut() {
-            for slot in partition.queue.slots.iter_mut().filter(|slot| slot.answer == answer) {
+            // What was inflated pins nothing.
+            let pinning = |slot: &&mut Slot| slot.answer == answer && slot.bytes > 0;
+            for slot in partition.queue.slots.iter_mut().filter(pinning) {
                 match &mut slot.kind {
                     Kind::Ready(slice) => slice.set = slice.set.copied(),
                     Kind::Packed { batch, .. } => batch.bytes = Bytes::copy_from_slice(&batch.bytes),

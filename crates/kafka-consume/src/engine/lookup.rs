@@ -14,7 +14,7 @@ use tracing::{debug, info};
 use super::core::{Core, Id};
 use super::meta::target_of;
 use crate::buffer::{Kind, Slot};
-use crate::config::{OffsetReset, Position};
+use crate::config::Position;
 use crate::position::{Partition, Pos, State, Target, Why};
 
 /// One partition's part of a question.
@@ -22,6 +22,8 @@ use crate::position::{Partition, Pos, State, Target, Why};
 pub(crate) struct Question {
     pub id: Id,
     pub ticket: u64,
+    /// Unique: a question put again voids the one before.
+    pub seq: u64,
     pub topic: TopicName,
     pub partition: i32,
 }
@@ -44,16 +46,17 @@ impl Core {
         let mut by_node: BTreeMap<i32, (Vec<Question>, Vec<lookup::Ask>)> = BTreeMap::new();
         let mut committed = Vec::new();
         let mut blind = Vec::new();
+        let seq = self.next_seq();
         for (id, partition) in self.each_mut() {
             let State::Seeking { target, .. } = &partition.state else { continue };
-            if partition.looking || partition.held || !partition.retry.is_due(now) {
+            if partition.looking.is_some() || partition.held || !partition.retry.is_due(now) {
                 continue;
             }
-            let question =
-                Question { id, ticket: partition.ticket, topic: partition.topic, partition: partition.index };
+            let (ticket, topic) = (partition.ticket, partition.topic);
+            let question = Question { id, ticket, seq, topic, partition: partition.index };
             let target = match target {
                 Target::Committed(_) => {
-                    partition.looking = true;
+                    partition.looking = Some(seq);
                     committed.push(question);
                     continue;
                 }
@@ -66,7 +69,7 @@ impl Core {
                 blind.push(id);
                 continue;
             };
-            partition.looking = true;
+            partition.looking = Some(seq);
             let (questions, asks) = by_node.entry(leader.node).or_default();
             asks.push(lookup::Ask {
                 topic: partition.topic,
@@ -96,7 +99,9 @@ impl Core {
         let lookup = self
             .each()
             .filter(|(_, partition)| {
-                matches!(partition.state, State::Seeking { .. }) && !partition.looking && !partition.held
+                matches!(partition.state, State::Seeking { .. })
+                    && partition.looking.is_none()
+                    && !partition.held
             })
             .filter_map(|(_, partition)| partition.retry.at)
             .min();
@@ -210,7 +215,10 @@ impl Core {
     /// The partition the question is about, if it still waits for that answer.
     fn seeking(&mut self, question: &Question) -> Option<&mut Partition> {
         let partition = self.current(question.id, question.ticket)?;
-        partition.looking = false;
+        if partition.looking != Some(question.seq) {
+            return None;
+        }
+        partition.looking = None;
         matches!(partition.state, State::Seeking { .. }).then_some(partition)
     }
 
@@ -240,7 +248,7 @@ impl Core {
         partition.fetch = Some(pos);
         partition.retry.clear();
         partition.fault = None;
-        if partition.queue.is_empty() {
+        if partition.is_drained() {
             partition.consumed = Some(pos);
         } else {
             let slot = Slot { seq, answer: 0, bytes: 0, inflated: 0, end: pos.offset, kind: Kind::Jump(pos) };
@@ -264,11 +272,17 @@ impl Core {
             self.halt_behind_buffer(now, id, error);
             return;
         };
-        debug_assert!(self.settings.reset != OffsetReset::None);
+        let random = self.random();
         if let Some(partition) = self.get_mut(id) {
             partition.state = State::Seeking { target, why: Why::Reset };
             partition.asked = None;
             partition.retry.clear();
+            // The log that refuses the position it has just named itself is not asked at full speed.
+            let again = partition.strays.is_failing();
+            partition.strays.fail(now, random);
+            if again {
+                partition.retry.at = partition.strays.at;
+            }
         }
         self.effects.supervisor = true;
     }

@@ -155,6 +155,11 @@ impl Core {
             partition.preferred = None;
             if leader.is_some() {
                 partition.retry.clear();
+                // A question to the old leader may wait for a timeout; the new one is asked at once. One to the
+                // group's storage does not depend on it.
+                if !matches!(partition.state, State::Seeking { target: Target::Committed(_), .. }) {
+                    partition.looking = None;
+                }
             }
             self.effects.fetchers = true;
         }
@@ -189,7 +194,7 @@ impl Core {
         }
         warn!(%error, "a partition is stopped until a seek");
         partition.state = State::Stopped;
-        partition.looking = false;
+        partition.looking = None;
         partition.asked = None;
         partition.fault = Some(Fault { error, tell_at: Some(now) });
         self.effects.poll = true;

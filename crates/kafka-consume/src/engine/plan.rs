@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use super::core::{Core, Node};
-use crate::position::Asked;
+use crate::position::{Asked, State};
 use crate::session::{FetchSettings, Plan, Want};
 
 /// A fetch to send.
@@ -108,17 +108,16 @@ impl Core {
         let paused: Vec<usize> = self
             .each()
             .filter(|(_, partition)| {
-                partition.paused
+                // A partition that looks for a new position keeps what its log may have no longer.
+                (partition.paused || partition.held)
                     && !partition.queue.is_empty()
-                    && matches!(partition.state, crate::position::State::Fetching)
+                    && !matches!(partition.state, State::Seeking { .. })
             })
             .map(|(id, _)| id)
             .collect();
         for id in paused {
-            let Some(partition) = self.get(id) else { continue };
-            let Some(position) = partition.position() else { continue };
             self.counts.dropped_buffers += 1;
-            self.place_anew(id, position);
+            self.drop_buffer(id);
         }
     }
 
@@ -130,9 +129,11 @@ impl Core {
         let mut shunning = false;
         let mut wake: Option<Instant> = None;
         let mut wants: Vec<(u64, Want)> = Vec::new();
+        let mut expired = false;
         for (_, partition) in self.each_mut() {
             if partition.preferred.is_some_and(|preferred| preferred.until <= now) {
                 partition.preferred = None;
+                expired = true;
             }
             if partition.source(now) != Some(node) {
                 continue;
@@ -164,6 +165,9 @@ impl Core {
         }
         // Those that were served longest ago come first, so that none waits behind a busy one for ever.
         wants.sort_by_key(|(served, _)| *served);
+        // Back to the leader, whose fetcher may have ended for want of partitions.
+        self.effects.fetchers |= expired;
+        self.effects.supervisor |= expired;
         Gathered { wants: wants.into_iter().map(|(_, want)| want).collect(), assigned, shunning, wake }
     }
 

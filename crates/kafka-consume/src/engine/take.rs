@@ -26,17 +26,6 @@ pub(crate) struct Taken {
 /// Records come before errors, but a caller who always finds records hears of an error after this long.
 const OVERDUE: Duration = Duration::from_secs(1);
 
-/// How one partition's turn ended.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Turn {
-    /// It has nothing more to hand out now.
-    Nothing,
-    /// A whole batch, or the rest of one; there is more.
-    Whole,
-    /// The poll was full in the middle of a batch: the next one goes on with it.
-    Cut,
-}
-
 impl Core {
     /// Up to `most` records, in one synchronous step: positions move exactly past what is returned.
     pub fn take(&mut self, now: Instant, most: usize) -> Taken {
@@ -48,68 +37,73 @@ impl Core {
         let mut left = most;
         while left > 0 {
             let Some(id) = self.ring.front().copied() else { break };
-            match self.take_turn(now, id, &mut left, &mut taken) {
-                Turn::Nothing => {
-                    self.ring.pop_front();
-                    self.leave_ring(id);
-                }
-                // Also when the poll is full: batches of exactly `most` records must not keep the others out.
-                Turn::Whole => self.ring.rotate_left(1),
-                Turn::Cut => {}
-            }
+            let turn = self.take_turn(now, id, &mut left, &mut taken);
+            self.end_turn(id, turn);
         }
         if taken.slices.is_empty() {
             taken.error = self.due_fault(now, Duration::ZERO);
         } else {
-            let records: usize = taken.slices.iter().map(|slice| slice.set.len()).sum();
-            self.counts.records += u64::try_from(records).unwrap_or(0);
+            self.counts.records += u64::try_from(slice_len(&taken)).unwrap_or(0);
         }
         taken
+    }
+
+    fn end_turn(&mut self, id: Id, turn: Turn) {
+        match turn {
+            Turn::Drained => {
+                self.leave_ring(id);
+                self.enter_ring(id);
+                self.want_inflation(id);
+            }
+            // The next poll goes on with the next partition, or one whose batches fill a poll would come alone.
+            Turn::Batch => self.ring.rotate_left(1),
+            Turn::Part => {}
+        }
     }
 
     /// One partition's turn: up to one batch.
     fn take_turn(&mut self, now: Instant, id: Id, left: &mut usize, taken: &mut Taken) -> Turn {
         loop {
-            let Some(partition) = self.get_mut(id) else { return Turn::Nothing };
+            let Some(partition) = self.get_mut(id) else { return Turn::Drained };
             if partition.paused || partition.held || partition.lease.is_some() {
-                return Turn::Nothing;
+                return Turn::Drained;
             }
-            let Some(slot) = partition.queue.front() else { return Turn::Nothing };
+            let Some(slot) = partition.queue.front() else { return Turn::Drained };
             match &slot.kind {
-                Kind::Reserved | Kind::Packed { .. } | Kind::Inflating => return Turn::Nothing,
+                Kind::Reserved | Kind::Packed { .. } | Kind::Inflating => return Turn::Drained,
                 Kind::Skip(_) | Kind::Jump(_) | Kind::Halt(_) => {
                     taken.moved = true;
                     if !self.pass_front(now, id) {
-                        return Turn::Nothing;
+                        return Turn::Drained;
                     }
                 }
                 Kind::Ready(slice) if slice.set.len() <= *left => {
-                    let Some(slot) = partition.queue.pop_front() else { return Turn::Nothing };
-                    let bytes = partition.queue.bytes;
+                    let Some(slot) = partition.queue.pop_front() else { return Turn::Drained };
                     if let Kind::Ready(slice) = &slot.kind {
                         *left -= slice.set.len();
-                        partition.consumed = Some(Pos { offset: slice.next, epoch: slice.next_epoch });
+                        partition.consume(slice);
                     }
                     self.let_go(&slot);
-                    self.after_take(id, bytes);
+                    self.after_take(id);
                     if let Kind::Ready(slice) = slot.kind {
                         self.hand_over(id, slice, taken);
                     }
                     let more = self.get(id).is_some_and(|partition| partition.queue.is_ready());
-                    return if more { Turn::Whole } else { Turn::Nothing };
+                    return if more { Turn::Batch } else { Turn::Drained };
                 }
                 Kind::Ready(_) => {
                     let want = std::mem::take(left);
-                    let Some(slice) = self.split_front(id, want) else { return Turn::Nothing };
+                    let Some(slice) = self.split_front(id, want) else { return Turn::Drained };
                     self.hand_over(id, slice, taken);
-                    return Turn::Cut;
+                    return Turn::Part;
                 }
             }
         }
     }
 
     fn hand_over(&mut self, id: Id, mut slice: Slice, taken: &mut Taken) {
-        if let Some(partition) = self.get(id) {
+        if let Some(partition) = self.get_mut(id) {
+            slice.previous = partition.handed.replace(slice.next).unwrap_or(slice.previous);
             slice.high_watermark = partition.high_watermark.unwrap_or(slice.high_watermark);
             slice.last_stable_offset = partition.last_stable_offset.unwrap_or(slice.last_stable_offset);
             slice.log_start_offset = partition.log_start.unwrap_or(slice.log_start_offset);
@@ -122,13 +116,8 @@ impl Core {
     fn pass_front(&mut self, now: Instant, id: Id) -> bool {
         let Some(partition) = self.get_mut(id) else { return false };
         let Some(slot) = partition.queue.pop_front() else { return false };
-        let bytes = partition.queue.bytes;
         match slot.kind {
-            Kind::Skip(mut to) => {
-                to.epoch = to.epoch.or(partition.consumed.and_then(|pos| pos.epoch));
-                partition.consumed = Some(to);
-            }
-            Kind::Jump(to) => partition.consumed = Some(to),
+            Kind::Skip(to) | Kind::Jump(to) => partition.consumed = Some(to),
             Kind::Halt(ref error) => {
                 let error = error.clone();
                 self.let_go(&slot);
@@ -142,7 +131,7 @@ impl Core {
             _ => {}
         }
         self.let_go(&slot);
-        self.after_take(id, bytes);
+        self.after_take(id);
         true
     }
 
@@ -152,21 +141,13 @@ impl Core {
         let slot = partition.queue.slots.front_mut()?;
         let Kind::Ready(rest) = &mut slot.kind else { return None };
         let head = rest.split_to(want);
-        partition.consumed = Some(Pos { offset: head.next, epoch: head.next_epoch });
+        partition.consume(&head);
         Some(head)
     }
 
-    fn leave_ring(&mut self, id: Id) {
-        if let Some(partition) = self.get_mut(id) {
-            partition.in_ring = false;
-        }
-        self.enter_ring(id);
-        self.want_inflation(id);
-    }
-
     /// The queue has become shorter.
-    fn after_take(&mut self, id: Id, bytes: usize) {
-        self.unfill(id, bytes);
+    fn after_take(&mut self, id: Id) {
+        self.unfill(id);
         self.want_inflation(id);
         if !self.to_inflate.is_empty() {
             self.effects.inflater = true;
@@ -196,17 +177,27 @@ impl Core {
 
     /// Takes back records that a poll handed out and the caller did not use: the positions move back and the
     /// records come first again. What a seek or a new assignment has overtaken is dropped.
+    ///
+    /// Markers and holes between two slices, or behind the last, have been passed meanwhile: they are passed again
+    /// after the records, so that a position that stood at the end of the log comes to stand there again.
     pub fn put_back(&mut self, slices: Vec<Slice>) {
         for slice in slices.into_iter().rev() {
             let Some(first) = slice.set.first_offset() else { continue };
             let Some(id) = self.named(slice.topic, slice.partition) else { continue };
-            let seq = self.next_seq();
-            let answer = self.next_seq();
+            let (seq, between, answer) = (self.next_seq(), self.next_seq(), self.next_seq());
             let Some(partition) = self.current(id, slice.ticket) else { continue };
-            // Only what directly precedes the position: anything else would make a gap or come twice.
-            if partition.consumed.is_none_or(|consumed| consumed.offset != slice.next) {
+            let Some(consumed) = partition.consumed else { continue };
+            // Only what was handed out last: anything else would make a gap or come twice.
+            if partition.handed != Some(slice.next) {
                 continue;
             }
+            if consumed.offset != slice.next {
+                let kind = Kind::Jump(consumed);
+                let slot =
+                    Slot { seq: between, answer: 0, bytes: 0, inflated: 0, end: consumed.offset, kind };
+                partition.queue.push_front(slot);
+            }
+            partition.handed = Some(slice.previous);
             let epoch = slice.set.leader_epoch();
             partition.consumed = Some(Pos { offset: first, epoch });
             let bytes = slice.set.memory();
@@ -222,16 +213,14 @@ impl Core {
             self.budget.charge(answer, bytes, bytes);
             self.counts.records = self.counts.records.saturating_sub(u64::try_from(records).unwrap_or(0));
             // It was on top a moment ago, so it goes on before the others.
-            if let Some(partition) = self.get_mut(id) {
-                let was = std::mem::replace(&mut partition.in_ring, !partition.paused && !partition.held);
-                let now = partition.in_ring;
-                if was {
-                    self.ring.retain(|other| *other != id);
-                }
-                if now {
-                    self.ring.push_front(id);
-                    self.effects.poll = true;
-                }
+            self.leave_ring(id);
+            if let Some(partition) = self.get_mut(id)
+                && !partition.paused
+                && !partition.held
+            {
+                partition.in_ring = true;
+                self.ring.push_front(id);
+                self.effects.poll = true;
             }
         }
     }
@@ -246,16 +235,11 @@ impl Core {
         while let Some(id) = self.ring.front().copied() {
             let before = self.get(id).and_then(|partition| partition.consumed);
             let mut left = usize::MAX;
-            match self.take_turn(now, id, &mut left, &mut taken) {
-                Turn::Nothing => {
-                    self.ring.pop_front();
-                    self.leave_ring(id);
-                }
-                Turn::Whole | Turn::Cut => self.ring.rotate_left(1),
-            }
+            let turn = self.take_turn(now, id, &mut left, &mut taken);
+            self.end_turn(id, turn);
             let Some(slice) = taken.slices.first() else { continue };
             let (epoch, start) = (slice.set.leader_epoch(), before);
-            let moved = self.get(id).and_then(|partition| partition.consumed);
+            let end = Pos { offset: slice.next, epoch: slice.next_epoch };
             // Gaps and markers passed on the way to the batch count as consumed at once.
             let start = match (start, slice.set.first_offset()) {
                 (Some(start), Some(first)) => Pos { offset: start.offset.max(first), ..start },
@@ -263,14 +247,12 @@ impl Core {
             };
             let lease = Arc::new(Lease::new(start.offset));
             if let Some(partition) = self.get_mut(id) {
-                debug_assert!(moved.is_some());
                 partition.consumed = Some(start);
                 partition.lease = Some(Arc::clone(&lease));
                 partition.lease_epoch = epoch;
-                if std::mem::take(&mut partition.in_ring) {
-                    self.ring.retain(|other| *other != id);
-                }
+                partition.lease_end = end;
             }
+            self.leave_ring(id);
             self.counts.records += u64::try_from(slice_len(&taken)).unwrap_or(0);
             return (taken, Some(lease));
         }
@@ -298,6 +280,17 @@ impl Core {
         self.enter_ring(id);
         self.want_inflation(id);
     }
+}
+
+/// How a partition's turn ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Turn {
+    /// It has nothing more to hand out now.
+    Drained,
+    /// It has handed out a batch and has more.
+    Batch,
+    /// It has begun a batch, with which the next poll goes on.
+    Part,
 }
 
 fn slice_len(taken: &Taken) -> usize {

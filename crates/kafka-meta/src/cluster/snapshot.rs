@@ -78,6 +78,19 @@ pub struct Partition {
 }
 
 impl Snapshot {
+    /// The same picture with these topics in it; for tests of what consumes pictures.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_topics(mut self, topics: impl IntoIterator<Item = Topic>) -> Snapshot {
+        for topic in topics {
+            if !topic.id.is_nil() {
+                self.ids.insert(topic.id, topic.name);
+            }
+            self.topics.insert(topic.name, Arc::new(topic));
+        }
+        self
+    }
+
     /// What is known about a topic; `None` when nobody has asked yet.
     pub fn topic(&self, name: TopicName) -> Option<&Topic> {
         self.topics.get(&name).map(Arc::as_ref)

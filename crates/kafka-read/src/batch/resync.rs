@@ -59,12 +59,11 @@ pub fn resync_within(data: &Bytes, position: usize, offsets: Range<i64>) -> Opti
 }
 
 /// Whether `rest` may be what follows the batch of `before` in one log: nothing, too little to say, or a header.
+/// Its format is not looked at: that batch may be damaged too, and the one before it is good all the same.
 fn may_follow(rest: &[u8], before: &BatchHeader) -> bool {
     if rest.len() < PREFIX {
         return true;
     }
     let hole = header::read_i64(rest, 0).checked_sub(before.next_offset());
-    hole.is_some_and(|hole| (0..HOLE_MAX).contains(&hole))
-        && header::read_i32(rest, 8) >= 14
-        && rest.get(16).is_none_or(|magic| *magic <= 2)
+    hole.is_some_and(|hole| (0..HOLE_MAX).contains(&hole)) && header::read_i32(rest, 8) >= 14
 }
