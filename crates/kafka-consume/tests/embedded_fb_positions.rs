@@ -454,3 +454,19 @@ async fn fb20_an_error_does_not_wait_behind_records_for_ever() {
     assert_eq!((error.kind(), error.partition()), (ErrorKind::OffsetOutOfRange, Some(1)), "{error}");
     assert!(records < 1_000, "{records} of 10,000 records were returned first");
 }
+
+/// An incremental answer repeats no watermark: what an overtaken answer said of the log must not be lost.
+#[tokio::test(start_paused = true)]
+async fn fb48_a_seek_does_not_lose_what_the_overtaken_answer_knew() {
+    let broker = Embedded::start(1);
+    broker.create_topic("t", 1);
+    fill(&broker, "t", 0, 1, 10);
+    let held = broker.fault(ApiKey::Fetch).times(1).hold_answer();
+    let mut consumer = consumer(&broker, ConsumerConfig::new()).await;
+    consumer.assign(one("t", 0), Position::Earliest).await.unwrap();
+    assert!(broker.until(LIMIT, |_| held.hits() == 1).await);
+    consumer.seek("t", 0, 10).unwrap();
+    held.release();
+    let known = |consumer: &Consumer| consumer.lag("t", 0) == Some(0) && consumer.caught_up();
+    poll_until(&mut consumer, "the end to be known", known).await;
+}

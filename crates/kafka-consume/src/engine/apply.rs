@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use kafka_meta::wire::fetch::{EpochEnd, FetchAnswer, FetchedPartition};
+use kafka_meta::wire::fetch::{EpochEnd, FetchAnswer, FetchedPartition, TopicRef};
 use kafka_meta::{Error, ErrorCode, ErrorKind};
 use kafka_read::batch;
 use tracing::{debug, info, warn};
@@ -165,19 +165,26 @@ impl Core {
         let committed_only = self.settings.committed_only;
         let served = self.served + 1;
         let partition = self.get_mut(id)?;
+        // An incremental answer repeats no watermark: they are taken from an overtaken answer as well.
+        let same_topic = match part.topic {
+            TopicRef::Id(topic) => topic == partition.topic_id,
+            TopicRef::Name(_) => true,
+        };
+        if same_topic && partition.source(now) == Some(node) {
+            let known = |offset: i64| (offset >= 0).then_some(offset);
+            partition.high_watermark = known(part.high_watermark).or(partition.high_watermark);
+            partition.last_stable_offset = known(part.last_stable_offset).or(partition.last_stable_offset);
+            partition.log_start = known(part.log_start_offset).or(partition.log_start);
+            if partition.end_at_start.is_none() {
+                partition.end_at_start = partition.end(committed_only);
+            }
+        }
         let asked = partition.asked.take_if(|asked| asked.node == node)?;
         let fetch = partition.fetch?;
         // What was asked for before a pause is kept: thrown away, it would be fetched again after each pause.
         let takes = matches!(partition.state, State::Fetching) && !partition.held;
         if asked.ticket != partition.ticket || asked.offset != fetch.offset || !takes {
             return None;
-        }
-        let known = |offset: i64| (offset >= 0).then_some(offset);
-        partition.high_watermark = known(part.high_watermark).or(partition.high_watermark);
-        partition.last_stable_offset = known(part.last_stable_offset).or(partition.last_stable_offset);
-        partition.log_start = known(part.log_start_offset).or(partition.log_start);
-        if partition.end_at_start.is_none() {
-            partition.end_at_start = partition.end(committed_only);
         }
         if !part.error.is_none() {
             partition.served = served;
