@@ -12,6 +12,7 @@ use kafka_meta::client::Via;
 use kafka_meta::{Error, ErrorCode, ErrorKind};
 use kafka_read::lookup;
 use tokio::time::{Instant, sleep_until};
+use tracing::{Instrument, debug_span};
 
 use crate::engine::{LookupOrder, Question};
 use crate::fetcher;
@@ -40,7 +41,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             return;
         }
         for node in fetchers {
-            let task = shared.cluster.spawn(fetcher::run(Arc::clone(&shared), node));
+            let fetcher = fetcher::run(Arc::clone(&shared), node).instrument(debug_span!("fetcher", node));
+            let task = shared.cluster.spawn(fetcher);
             shared.keep(task.abort_handle());
         }
         for order in orders {

@@ -14,6 +14,7 @@ use kafka_read::Records;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
+use tracing::{Instrument, debug_span};
 
 use crate::config::ConsumerConfig;
 use crate::engine::{Core, Effects, Settings, Taken};
@@ -142,11 +143,16 @@ impl Shared {
         if !tasks.started {
             self.config.check()?;
             tasks.started = true;
-            let supervisor = self.cluster.spawn(driver::run(Arc::clone(self)));
-            let inflater = self.cluster.spawn(inflate::run(Arc::clone(self)));
+            let group = self.config.group_id.as_deref();
+            let span = debug_span!("consumer", client_id = self.cluster.config().client_id(), group);
+            let supervisor = self.cluster.spawn(driver::run(Arc::clone(self)).instrument(span.clone()));
+            let inflater = self.cluster.spawn(inflate::run(Arc::clone(self)).instrument(span.clone()));
             tasks.handles = vec![supervisor.abort_handle(), inflater.abort_handle()];
             if self.member.get().is_some() {
-                let member = self.cluster.spawn(crate::member::driver::run(Arc::clone(self)));
+                let member = self.cluster.spawn(
+                    crate::member::driver::run(Arc::clone(self))
+                        .instrument(debug_span!(parent: &span, "member")),
+                );
                 tasks.handles.push(member.abort_handle());
             }
         }
