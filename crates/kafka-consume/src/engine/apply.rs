@@ -144,13 +144,14 @@ impl Core {
     }
 
     /// An answer that brought nothing. Brokers hold an empty fetch back; one that does not would be asked as
-    /// fast as it answers, so after three early ones in a row the next waits.
+    /// fast as it answers, so after three early ones in a row the next waits as long as a broker should have.
+    /// Kafka 3.9 is one, for a position between the last stable offset and the high watermark.
     fn hollow_answer(&mut self, now: Instant, node: i32, early: bool) {
-        let random = self.random();
+        let wire_wait = self.settings.wire_wait;
         let Some(node) = self.nodes.get_mut(&node) else { return };
         node.hollow = if early { node.hollow + 1 } else { 0 };
         if node.hollow >= 3 {
-            node.retry.fail(now, random);
+            node.retry.at = Some(now + wire_wait);
         }
     }
 
