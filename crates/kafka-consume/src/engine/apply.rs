@@ -18,7 +18,7 @@ use crate::config::OffsetReset;
 use crate::position::{Pos, Preferred, State};
 use crate::session::{Fetched, Outcome};
 
-/// How often the same cut head of a batch may come alone before it counts as damage.
+/// How often the same cut head of a batch may come, the last time alone, before it counts as damage.
 const TAILS: u32 = 3;
 
 impl Core {
@@ -72,6 +72,7 @@ impl Core {
         let mut works = Vec::new();
         let mut pinned = 0;
         // Records that are of no use and come again as fast as they are asked for.
+        let carrying = fetched.iter().filter(|fetched| !fetched.part.records.is_empty()).count();
         let useless = fetched.iter().all(|fetched| fetched.part.error.is_none())
             && fetched.iter().any(|fetched| !fetched.part.records.is_empty());
         for Fetched { topic, part } in fetched {
@@ -87,7 +88,7 @@ impl Core {
                     endpoint,
                 });
             }
-            if let Some(work) = self.apply(now, order.node, id, part, answer) {
+            if let Some(work) = self.apply(now, order.node, id, part, answer, carrying == 1) {
                 pinned += work.bytes;
                 works.push(work);
             }
@@ -162,6 +163,7 @@ impl Core {
         id: Id,
         part: FetchedPartition,
         answer: u64,
+        alone: bool,
     ) -> Option<Work> {
         let committed_only = self.settings.committed_only;
         let served = self.served + 1;
@@ -234,16 +236,19 @@ impl Core {
             }
         }
         if batches.is_empty() && damage.is_none() {
-            // The cut head of a batch that fits no more behind another partition's data comes first next time,
-            // and whole. One that comes back the same again and again was not cut: its length is wrong.
+            // The cut head of a batch that fits no more behind another partition's data. A broker keeps the order
+            // of its session and may send the same head again and again; the first batch of an answer it always
+            // sends whole (KIP-74). So one that comes cut though nothing came with it was not cut: its length is
+            // wrong.
             let tail = (fetch.offset, part.records.len());
             let times = match partition.tail {
                 Some((seen, times)) if seen == tail => times + 1,
                 _ => 1,
             };
             partition.tail = Some((tail, times));
-            damage = Some(if times >= TAILS { scan.tail_as_damage()? } else { return None });
+            damage = Some(if times >= TAILS && alone { scan.tail_as_damage()? } else { return None });
         }
+        partition.tail = None;
         partition.served = served;
         partition.fetch = Some(next);
         let bytes = part.records.len();

@@ -128,7 +128,7 @@ impl Core {
         let mut assigned = false;
         let mut shunning = false;
         let mut wake: Option<Instant> = None;
-        let mut wants: Vec<(u64, Want)> = Vec::new();
+        let mut wants: Vec<(u64, Want, bool)> = Vec::new();
         let mut expired = false;
         for (_, partition) in self.each_mut() {
             if partition.preferred.is_some_and(|preferred| preferred.until <= now) {
@@ -161,14 +161,20 @@ impl Core {
                     last_fetched_epoch: fetch.epoch,
                     max_bytes,
                 },
+                partition.tail.is_some_and(|((offset, _), times)| offset == fetch.offset && times >= 2),
             ));
         }
+        // One whose batch was cut twice behind others' data is asked for alone: a session keeps the order of its
+        // partitions, and those that come back to it come last.
+        if wants.iter().any(|(.., hungry)| *hungry) {
+            wants.retain(|(.., hungry)| *hungry);
+        }
         // Those that were served longest ago come first, so that none waits behind a busy one for ever.
-        wants.sort_by_key(|(served, _)| *served);
+        wants.sort_by_key(|(served, ..)| *served);
         // Back to the leader, whose fetcher may have ended for want of partitions.
         self.effects.fetchers |= expired;
         self.effects.supervisor |= expired;
-        Gathered { wants: wants.into_iter().map(|(_, want)| want).collect(), assigned, shunning, wake }
+        Gathered { wants: wants.into_iter().map(|(_, want, _)| want).collect(), assigned, shunning, wake }
     }
 
     fn order(&mut self, node: i32, wants: &[Want], asking: Asking) -> FetchStep {

@@ -213,3 +213,32 @@ fn a_refused_topic_is_told_once_a_minute_and_heals() {
     }
     assert_eq!(rig.errors.len(), 3);
 }
+
+#[test]
+fn a_batch_whose_head_is_cut_behind_anothers_data_is_neither_damage_nor_left_waiting() {
+    let mut small = settings();
+    small.max_bytes = 10_000;
+    small.partition_max_bytes = 1_000;
+    let mut rig = Rig::new(small, 1);
+    for topic in ["big-a", "big-b"] {
+        rig.create(key(topic), 1);
+        for _ in 0..40 {
+            rig.append(key(topic), 6, 1_000, Codec::None);
+        }
+    }
+    let all = ["big-a", "big-b"].map(|topic| (key(topic), Position::Offset(0))).to_vec();
+    rig.core.assign(rig.now, all);
+    rig.settle();
+    let mut next = std::collections::BTreeMap::new();
+    while next.values().sum::<i64>() < 480 {
+        for record in &rig.poll(500) {
+            let next = next.entry(record.topic).or_insert(0);
+            assert_eq!(record.offset, *next);
+            *next += 1;
+        }
+        let ahead: Vec<i64> =
+            ["big-a", "big-b"].iter().map(|topic| rig.position(key(topic)).unwrap()).collect();
+        assert!(ahead[0].abs_diff(ahead[1]) < 60, "one waits behind the other: {ahead:?}");
+    }
+    assert_eq!(rig.core.counts.skipped_batches, 0);
+}
