@@ -30,41 +30,11 @@ pub struct ClassicConsumer {
 }
 
 impl ClassicConsumer {
-    /// A member of `group` that reads `topics`. Sends nothing and does not join yet.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidRequest` for a session timeout over the rebalance timeout, a heartbeat interval that is not below
-    /// the session timeout, an empty group id, illegal or no topics, settings that cannot work, or a `group_id`
-    /// in the configuration that differs. Dropping the future leaves nothing behind.
-    pub async fn subscribe(
-        cluster: Cluster,
-        config: ConsumerConfig,
-        group: impl Into<String>,
-        topics: impl IntoIterator<Item = impl Into<String>>,
-    ) -> Result<Self> {
-        Self::start(cluster, config, group.into(), Wanted::topics(topics)?)
+    fn check_pattern(pattern: &str) -> Result<()> {
+        check_pattern(pattern)
     }
 
-    /// A member that reads every topic whose whole name matches `pattern`, in the syntax of the `regex` crate
-    /// (RE2 without its rarer escapes); matched here, anew with every metadata refresh. Internal topics never
-    /// match.
-    ///
-    /// # Errors
-    ///
-    /// As [`subscribe`](Self::subscribe); `InvalidRequest` for a pattern that cannot be parsed. Dropping the
-    /// future leaves nothing behind.
-    pub async fn subscribe_pattern(
-        cluster: Cluster,
-        config: ConsumerConfig,
-        group: impl Into<String>,
-        pattern: &str,
-    ) -> Result<Self> {
-        check_pattern(pattern)?;
-        Self::start(cluster, config, group.into(), Wanted::Pattern(pattern.to_owned()))
-    }
-
-    fn start(cluster: Cluster, config: ConsumerConfig, group: String, wanted: Wanted) -> Result<Self> {
+    async fn start(cluster: Cluster, config: ConsumerConfig, group: String, wanted: Wanted) -> Result<Self> {
         let member = Builder::new(cluster, config, group, wanted, make)?;
         check_timeouts(member.config())?;
         Ok(ClassicConsumer { member })

@@ -25,42 +25,14 @@ pub struct GroupConsumer {
 }
 
 impl GroupConsumer {
-    /// A member of `group` that reads `topics`. Asks the coordinator which protocols it serves, and does not
-    /// join yet.
-    ///
-    /// # Errors
-    ///
-    /// `UnsupportedApi` below Kafka 4.0; `InvalidRequest` for an empty group id, illegal or no topics, settings
-    /// that cannot work, or a `group_id` in the configuration that differs; `Disconnected`, `Timeout`,
-    /// `Authorization`. Dropping the future leaves nothing behind.
-    pub async fn subscribe(
-        cluster: Cluster,
-        config: ConsumerConfig,
-        group: impl Into<String>,
-        topics: impl IntoIterator<Item = impl Into<String>>,
-    ) -> Result<Self> {
-        Self::start(cluster, config, group.into(), Wanted::topics(topics)?).await
-    }
-
-    /// A member that reads every topic whose whole name matches `pattern`, in RE2 syntax; the broker matches, so
-    /// new topics come by themselves (within about ten seconds). Internal topics never match.
-    ///
-    /// # Errors
-    ///
-    /// As [`subscribe`](Self::subscribe). A pattern the broker cannot parse is an `InvalidRequest` of the first
-    /// poll. Dropping the future leaves nothing behind.
-    pub async fn subscribe_pattern(
-        cluster: Cluster,
-        config: ConsumerConfig,
-        group: impl Into<String>,
-        pattern: &str,
-    ) -> Result<Self> {
+    /// The broker matches; it says what is wrong with one it cannot parse.
+    fn check_pattern(pattern: &str) -> Result<()> {
         if pattern.is_empty() {
             return Err(
                 Error::new(ErrorKind::InvalidRequest, "subscribe").with_detail("the pattern is empty")
             );
         }
-        Self::start(cluster, config, group.into(), Wanted::Pattern(pattern.to_owned())).await
+        Ok(())
     }
 
     async fn start(cluster: Cluster, config: ConsumerConfig, group: String, wanted: Wanted) -> Result<Self> {

@@ -9,17 +9,19 @@
 //! | `liveness.rs` | the promise about the time between polls; pure |
 //! | `cell.rs` | the core behind its lock, and the caller's steps through it |
 //! | `driver.rs` | the background task that sends what the core wants |
-//! | `api.rs` | the methods that all three public kinds have |
+//! | `api.rs` | what a public kind is made of: described, begun, polled, left |
+//! | `methods.rs` | the methods that all three public kinds have |
 //!
 //! The protocols themselves are `group.rs` (KIP-848) and `classic.rs` (JoinGroup, SyncGroup).
 
-#[macro_use]
 mod api;
 pub(crate) mod cell;
 mod commit;
 pub(crate) mod core;
 pub(crate) mod driver;
 mod liveness;
+#[macro_use]
+mod methods;
 pub(crate) mod orders;
 pub(crate) mod protocol;
 

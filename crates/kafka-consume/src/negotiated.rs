@@ -28,37 +28,8 @@ pub struct NegotiatedConsumer {
 }
 
 impl NegotiatedConsumer {
-    /// A member of `group` that reads `topics`. Asks the coordinator which protocols it serves, and does not
-    /// join yet.
-    ///
-    /// # Errors
-    ///
-    /// As [`GroupConsumer::subscribe`](crate::GroupConsumer::subscribe) and
-    /// [`ClassicConsumer::subscribe`](crate::ClassicConsumer::subscribe), whichever is chosen; `UnsupportedApi`
-    /// only where KIP-848 is pinned. Dropping the future leaves nothing behind.
-    pub async fn subscribe(
-        cluster: Cluster,
-        config: ConsumerConfig,
-        group: impl Into<String>,
-        topics: impl IntoIterator<Item = impl Into<String>>,
-    ) -> Result<Self> {
-        Self::start(cluster, config, group.into(), Wanted::topics(topics)?).await
-    }
-
-    /// A member that reads every topic whose whole name matches `pattern`: matched by the broker on KIP-848, here
-    /// on the classic protocol. Internal topics never match.
-    ///
-    /// # Errors
-    ///
-    /// As [`subscribe`](Self::subscribe). Dropping the future leaves nothing behind.
-    pub async fn subscribe_pattern(
-        cluster: Cluster,
-        config: ConsumerConfig,
-        group: impl Into<String>,
-        pattern: &str,
-    ) -> Result<Self> {
-        classic::check_pattern(pattern)?;
-        Self::start(cluster, config, group.into(), Wanted::Pattern(pattern.to_owned())).await
+    fn check_pattern(pattern: &str) -> Result<()> {
+        classic::check_pattern(pattern)
     }
 
     async fn start(cluster: Cluster, config: ConsumerConfig, group: String, wanted: Wanted) -> Result<Self> {
