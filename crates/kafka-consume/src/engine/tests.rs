@@ -1,8 +1,10 @@
 //! The engine's core without tasks, sockets and clocks: rules one by one, and a random model of the whole.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
+mod answers;
 mod broker;
 mod handing_out;
 mod model;
 mod oracle;
 mod rig;
+mod room;
