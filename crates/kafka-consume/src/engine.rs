@@ -6,6 +6,7 @@
 //! | `core.rs` | the state, the caller's commands |
 //! | `meta.rs` | what new metadata changes |
 //! | `lookup.rs` | where to start: ListOffsets and committed offsets |
+//! | `marks.rs` | watermarks that outlive the answers they came in |
 //! | `plan.rs` | the next fetch of one broker |
 //! | `apply.rs` | an answer's headers, its errors |
 //! | `check.rs` | checksums, transactions, damage: runs outside the lock |
@@ -27,6 +28,7 @@ mod check;
 mod core;
 mod fill;
 mod lookup;
+mod marks;
 mod meta;
 mod plan;
 mod take;

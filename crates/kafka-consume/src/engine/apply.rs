@@ -76,7 +76,10 @@ impl Core {
         let useless = fetched.iter().all(|fetched| fetched.part.error.is_none())
             && fetched.iter().any(|fetched| !fetched.part.records.is_empty());
         for Fetched { topic, part } in fetched {
-            let Some(id) = self.named(topic, part.partition) else { continue };
+            let Some(id) = self.named(topic, part.partition) else {
+                self.learn_of_departed(topic, &part);
+                continue;
+            };
             if let Some(hint) = part.current_leader {
                 let endpoint =
                     endpoints.iter().find(|(node, _)| *node == hint.node).map(|(_, end)| end.clone());
@@ -174,13 +177,7 @@ impl Core {
             TopicRef::Name(_) => true,
         };
         if same_topic && partition.source(now) == Some(node) {
-            let known = |offset: i64| (offset >= 0).then_some(offset);
-            partition.high_watermark = known(part.high_watermark).or(partition.high_watermark);
-            partition.last_stable_offset = known(part.last_stable_offset).or(partition.last_stable_offset);
-            partition.log_start = known(part.log_start_offset).or(partition.log_start);
-            if partition.end_at_start.is_none() {
-                partition.end_at_start = partition.end(committed_only);
-            }
+            partition.learn(&part, committed_only);
         }
         let asked = partition.asked.take_if(|asked| asked.node == node)?;
         let fetch = partition.fetch?;

@@ -7,6 +7,7 @@ use kafka_meta::{Error, ErrorKind, Result, TopicName};
 use kafka_read::Visibility;
 use kafka_read::batch::Limits;
 
+use super::marks::Marks;
 use crate::buffer::{Budget, Queue, Slot};
 use crate::config::{ConsumerConfig, OffsetReset, Position};
 use crate::position::{Fault, Partition, Pos, REMIND_AFTER, State, Target, Why};
@@ -145,6 +146,8 @@ pub(crate) struct Core {
     pub(super) inflated: usize,
     /// A fetcher waits for room in the buffer.
     pub(super) starved: bool,
+    /// Left the assignment, and still in a session.
+    pub(super) departed: HashMap<(TopicName, i32), Marks>,
     pub(super) random: fastrand::Rng,
     pub(super) stop: Stop,
     pub counts: Counts,
@@ -168,6 +171,7 @@ impl Core {
             to_inflate: VecDeque::new(),
             inflated: 0,
             starved: false,
+            departed: HashMap::new(),
             random: fastrand::Rng::with_seed(seed),
             stop: Stop::Open,
             counts: Counts::default(),
@@ -194,8 +198,10 @@ impl Core {
     pub fn assign_more(&mut self, now: Instant, wanted: Vec<((TopicName, i32), Position)>) {
         for (key, position) in wanted {
             let id = self.insert(key);
+            let committed_only = self.settings.committed_only;
             if let Some(partition) = self.get_mut(id) {
-                partition.end_at_start = None;
+                // What is known: a session that goes on holding the partition does not tell it again.
+                partition.end_at_start = partition.end(committed_only);
             }
             self.begin(now, id, position);
         }
@@ -256,7 +262,8 @@ impl Core {
             return *id;
         }
         let ticket = self.next_ticket();
-        let partition = Partition::new(key.0, key.1, ticket);
+        let mut partition = Partition::new(key.0, key.1, ticket);
+        self.come_back(&mut partition);
         let id = match self.vacant.pop() {
             Some(id) => {
                 if let Some(place) = self.partitions.get_mut(id) {
@@ -276,8 +283,8 @@ impl Core {
     fn remove(&mut self, key: (TopicName, i32)) {
         let Some(id) = self.index.remove(&key) else { return };
         self.renew(id);
-        if let Some(place) = self.partitions.get_mut(id) {
-            *place = None;
+        if let Some(partition) = self.partitions.get_mut(id).and_then(Option::take) {
+            self.depart(&partition);
         }
         self.vacant.push(id);
         self.effects.fetchers = true;

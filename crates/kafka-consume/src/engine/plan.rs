@@ -193,6 +193,9 @@ impl Core {
         let Some(state) = self.nodes.get_mut(&node) else { return FetchStep::Retire };
         let plan = state.session.build(wants);
         state.in_flight = true;
+        if !self.departed.is_empty() {
+            self.forget_departed();
+        }
         self.budget.reserve(bytes);
         self.counts.fetches += 1;
         FetchStep::Send(Box::new(FetchOrder { node, plan, settings, reserved: bytes, parting }))
