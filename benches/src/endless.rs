@@ -3,7 +3,7 @@
 //! the client's.
 //!
 //! One topic on one node; ApiVersions, Metadata, ListOffsets (0 is both ends) and Fetch 12 to 17 with sessions, as
-//! real brokers keep them: an incremental request names what changed, an answer names only partitions with data,
+//! real brokers keep them: an incremental request names what changed, its answer only partitions with data,
 //! and a partition that was served goes to the end of the line. A raw port beside it sends bare batches, each
 //! behind its length, for the floor.
 
@@ -210,6 +210,11 @@ impl Connection {
             left = left.saturating_sub(size);
             served.push((partition, offset, size));
             session.order.rotate_left(1);
+        }
+        if request.session_epoch == 0 {
+            // A full answer names every partition asked for.
+            let rest = session.order.iter().take(session.order.len() - served.len());
+            served.extend(rest.map(|&partition| (partition, session.wanted[&partition].0, 0)));
         }
         let mut out = Vec::new();
         head(&mut out, correlation, session.id);
