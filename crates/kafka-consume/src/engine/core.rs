@@ -144,6 +144,9 @@ pub(crate) struct Core {
     /// Partitions with something to inflate.
     pub(super) to_inflate: VecDeque<Id>,
     pub(super) inflated: usize,
+    /// Some partition may have a fault. Each poll and each batch of a stream asks when one is due; looking through
+    /// a thousand partitions for it costs more than handing out a small batch.
+    pub(super) faulty: bool,
     /// A fetcher waits for room in the buffer.
     pub(super) starved: bool,
     /// Left the assignment, and still in a session.
@@ -170,6 +173,7 @@ impl Core {
             ring: VecDeque::new(),
             to_inflate: VecDeque::new(),
             inflated: 0,
+            faulty: false,
             starved: false,
             departed: HashMap::new(),
             random: fastrand::Rng::with_seed(seed),

@@ -179,6 +179,7 @@ impl Core {
             fault => {
                 warn!(%error, "a partition cannot be read for now");
                 *fault = Some(Fault { error, tell_at: Some(now) });
+                self.faulty = true;
                 self.effects.poll = true;
                 self.effects.settled = true;
             }
@@ -197,6 +198,7 @@ impl Core {
         partition.looking = None;
         partition.asked = None;
         partition.fault = Some(Fault { error, tell_at: Some(now) });
+        self.faulty = true;
         self.effects.poll = true;
         self.effects.settled = true;
     }

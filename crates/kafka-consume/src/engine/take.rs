@@ -156,8 +156,13 @@ impl Core {
 
     /// A fault that has been due to be told for at least `since`.
     fn due_fault(&mut self, now: Instant, since: Duration) -> Option<Error> {
+        if !self.faulty {
+            return None;
+        }
+        let mut faulty = false;
         for (_, partition) in self.each_mut() {
             let Some(fault) = &mut partition.fault else { continue };
+            faulty = true;
             if fault.tell_at.is_none_or(|at| at + since > now) {
                 continue;
             }
@@ -167,11 +172,15 @@ impl Core {
             fault.tell_at = (!once).then_some(now + REMIND_AFTER);
             return Some(fault.error.clone());
         }
+        self.faulty = faulty;
         None
     }
 
     /// When the next fault is due to be told.
     pub fn next_fault_at(&self) -> Option<Instant> {
+        if !self.faulty {
+            return None;
+        }
         self.each().filter_map(|(_, partition)| partition.fault.as_ref()?.tell_at).min()
     }
 
