@@ -7,6 +7,7 @@
 //! | `endless` | a broker that serves it for ever, at the least cost, in a process of its own |
 //! | `floor` | the least a reader of such a log can do: TCP, CRC, one walk |
 //! | `drive` | the consumer of this workspace, driven in the ways a program may |
+//! | `slow` | a reader slower than its broker, for what it holds |
 //! | `usage`, `gate` | what a process used, and whether the machine was quiet |
 //! | `children` | the programs started as processes of their own, pinned |
 //!
@@ -29,4 +30,5 @@ pub mod endless;
 pub mod floor;
 pub mod gate;
 pub mod log;
+pub mod slow;
 pub mod usage;
