@@ -148,6 +148,26 @@ async fn fb40_brokers_without_sessions_and_full_caches_serve_as_well() {
     }
 }
 
+/// A quota's answer is empty, uses up an epoch and mutes the connection, here for longer than a request may take.
+#[tokio::test(start_paused = true)]
+async fn fb40_throttled_answers_cost_time_and_nothing_else() {
+    let broker = Embedded::start(2);
+    broker.create_topic("t", 4);
+    for partition in 0..4 {
+        fill(&broker, "t", partition, 20, 5);
+    }
+    broker.fault(ApiKey::Fetch).every(4).always().throttle(Duration::from_secs(10));
+    let config = ConsumerConfig::new().partition_max_bytes(500).max_bytes(1_000);
+    let mut consumer = from_start(&broker, "t", 4, config).await;
+    let mut oracle = Oracle::strict();
+    read_to(&mut consumer, &ends("t", 4, 100), &mut oracle).await;
+    assert_eq!((oracle.count, consumer.metrics().fetch_errors), (400, 0));
+    broker.clear_requests();
+    stay_empty(&mut consumer, Duration::from_secs(60)).await;
+    let fetches = broker.count(ApiKey::Fetch);
+    assert!(fetches <= 2 * 5 * 5, "{fetches} fetches in a minute: four, then ten seconds of silence");
+}
+
 #[tokio::test(start_paused = true)]
 async fn fb42_a_dead_leader_costs_its_own_partition_only() {
     let broker = Embedded::start(3);

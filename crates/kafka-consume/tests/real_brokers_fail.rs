@@ -300,10 +300,11 @@ async fn fb39_a_topic_deleted_and_created_again() {
         writer.numbers(name, 0, 0..1_000).await.unwrap();
         let config = ConsumerConfig::new().group_id(name).auto_offset_reset(reset.clone());
         let mut consumer = consumer(&kafka.bootstrap(), config).await;
-        let all = [(name.to_owned(), 0), ("fb39-other".to_owned(), 0)];
-        consumer.assign(all, Position::Earliest).await.unwrap();
+        let all =
+            [((name.to_owned(), 0), Position::Earliest), (("fb39-other".to_owned(), 0), Position::Latest)];
+        consumer.assign_each(all).await.unwrap();
         read_to(&mut consumer, &at(name, 1_000), &mut Oracle::rising()).await;
-        let proxy_less = Instant::now();
+        let since = Instant::now();
         kafka.delete_topic(name).await.unwrap();
         kafka.create_topic(name, partitions_then, 3, &[]).await.unwrap();
         // Whatever is told meanwhile names the topic; then the position is in the new one.
@@ -315,7 +316,7 @@ async fn fb39_a_topic_deleted_and_created_again() {
             }
         });
         moved.await.unwrap();
-        println!("{name}: found again after {:?}", proxy_less.elapsed());
+        println!("{name}: found again after {:?}", since.elapsed());
         let mut writer = Writer::new(&kafka.bootstrap());
         writer.numbers(name, 0, 0..100).await.unwrap();
         let mut oracle = Oracle::strict();
@@ -401,6 +402,44 @@ async fn fb42_metadata_that_names_a_stale_leader() {
     assert_eq!(read_some(&mut consumer, 10).await[0].offset, 10);
     println!("the hint led on after {:?}, {} stale answers", start.elapsed(), stale.hits());
     assert!(support::fetches(&proxy).len() < 60);
+}
+
+/// KIP-320 on real brokers: an unclean election takes records away that had been read.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unclean_election_leads_back_to_where_the_logs_part() {
+    let (kafka, _turn) = cluster!();
+    let settings = [("unclean.leader.election.enable", "true"), ("min.insync.replicas", "1")];
+    kafka.create_topic_on("unclean", &[&[2, 3]], &settings).await.unwrap();
+    let mut writer = Writer::new(&kafka.bootstrap());
+    writer.send("unclean", 0, numbered(0, 0..10)).await.unwrap();
+    kafka.wait_in_sync("unclean").await.unwrap();
+    kafka.kill_node(3).unwrap();
+    writer.send("unclean", 0, numbered(0, 10..20)).await.unwrap();
+    let mut readers = Vec::new();
+    for reset in [OffsetReset::Earliest, OffsetReset::None] {
+        let config = ConsumerConfig::new().auto_offset_reset(reset);
+        let mut consumer = consumer(&kafka.bootstrap(), config).await;
+        consumer.assign(one("unclean", 0), Position::Earliest).await.unwrap();
+        assert_eq!(read_some(&mut consumer, 20).await.len(), 20);
+        readers.push(consumer);
+    }
+    kafka.kill_node(2).unwrap();
+    kafka.restart_node(3).await.unwrap();
+    until("the unclean leader", async || kafka.leader("unclean", 0).await.is_ok_and(|node| node == 3)).await;
+    let mut writer = Writer::new(&kafka.bootstrap());
+    assert_eq!(writer.send("unclean", 0, numbered(0, 100..105)).await.unwrap(), 10);
+
+    let mut refused = readers.pop().unwrap();
+    let mut led_back = readers.pop().unwrap();
+    let records = read_some(&mut led_back, 5).await;
+    assert_eq!((records[0].offset, records[0].value.as_deref()), (10, Some(&b"0-100"[..])));
+    assert_eq!(led_back.metrics().truncations, 1);
+    let error = poll_error(&mut refused).await;
+    assert_eq!((error.kind(), error.offset()), (ErrorKind::LogTruncated, Some(10)), "{error}");
+    assert_eq!(refused.position("unclean", 0), Some(20), "nothing moves without the caller");
+    refused.seek("unclean", 0, 10).unwrap();
+    assert_eq!(read_some(&mut refused, 5).await[0].offset, 10);
+    kafka.restart_node(2).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -42,6 +42,7 @@ impl Core {
         let early = took < self.settings.wire_wait / 4;
         let Some(node) = self.nodes.get_mut(&order.node) else { return Vec::new() };
         node.in_flight = false;
+        node.muted = (!answer.throttle.is_zero()).then(|| now + answer.throttle);
         let fetched = match node.session.handle_answer(&order.plan, answer) {
             Outcome::Use(fetched) => {
                 node.retry.clear();

@@ -112,6 +112,8 @@ pub(crate) struct Node {
     pub session: FetchSession,
     pub in_flight: bool,
     pub retry: crate::position::Retry,
+    /// A quota mutes the connection until then: a request sent now would spend its time in the queue.
+    pub muted: Option<Instant>,
     /// Answers in a row that came early and brought nothing.
     pub hollow: u32,
     /// A fetcher was started for it.
@@ -124,6 +126,7 @@ impl Node {
             session: FetchSession::new(),
             in_flight: false,
             retry: crate::position::Retry::default(),
+            muted: None,
             hollow: 0,
             running: false,
         }

@@ -60,8 +60,11 @@ impl Core {
         }
         match self.nodes.get(&node) {
             None => return FetchStep::Retire,
-            Some(state) if !state.retry.is_due(now) => return FetchStep::Wait(state.retry.at),
-            Some(_) => {}
+            Some(state) => {
+                if let Some(at) = state.retry.at.max(state.muted).filter(|at| *at > now) {
+                    return FetchStep::Wait(Some(at));
+                }
+            }
         }
         let Gathered { wants, assigned, shunning, wake } = self.gather(now, node);
         if wants.is_empty() {
