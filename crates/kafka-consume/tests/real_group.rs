@@ -1,140 +1,71 @@
-//! KIP-848 members against real brokers: complete and disjoint ownership at every sampled moment, and each record
-//! exactly once over joins and clean leaves.
+//! Members of all kinds against real brokers: complete and disjoint ownership at every sampled moment, and each
+//! record exactly once over joins and clean leaves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+mod group_support;
 
-use kafka_consume::{Cluster, ConsumerConfig, GroupConsumer, Result};
-use testkit::produce::Writer;
+use group_support::{Kind, three_members};
+use kafka_consume::{
+    Assignor, Cluster, ConsumerConfig, ErrorKind, GroupConsumer, GroupProtocol, NegotiatedConsumer,
+};
 use testkit::{Kafka, kafka};
-use tokio::sync::watch;
-
-type Owned = BTreeSet<(String, i32)>;
-
-/// What a member tells the observer: what it owns after each poll, and every record it was given.
-#[derive(Default)]
-struct Seen {
-    owned: BTreeMap<usize, Owned>,
-    /// Every moment two members owned a partition.
-    shared: Vec<String>,
-    records: BTreeMap<(String, i32), BTreeMap<i64, u32>>,
-}
-
-impl Seen {
-    fn own(&mut self, member: usize, owned: Owned) {
-        for (other, theirs) in &self.owned {
-            if *other != member {
-                self.shared
-                    .extend(theirs.intersection(&owned).map(|p| format!("{member} and {other} own {p:?}")));
-            }
-        }
-        self.owned.insert(member, owned);
-    }
-
-    fn union(&self) -> Owned {
-        self.owned.values().flatten().cloned().collect()
-    }
-
-    fn read(&self) -> usize {
-        self.records.values().map(BTreeMap::len).sum()
-    }
-}
-
-struct Member {
-    stop: watch::Sender<bool>,
-    task: tokio::task::JoinHandle<Result<()>>,
-}
-
-fn start(number: usize, cluster: Cluster, group: &str, topics: &[String], seen: Arc<Mutex<Seen>>) -> Member {
-    let (stop, mut stopped) = watch::channel(false);
-    let (group, topics) = (group.to_owned(), topics.to_vec());
-    let task = tokio::spawn(async move {
-        let config = ConsumerConfig::new().max_wait_ms(50);
-        let mut consumer = GroupConsumer::subscribe(cluster, config, group, topics).await?;
-        while !*stopped.borrow_and_update() {
-            let records = consumer.poll().await?;
-            let mut seen = seen.lock().unwrap();
-            seen.own(number, consumer.assignment().into_iter().collect());
-            for record in &records {
-                let partition = (record.topic.to_string(), record.partition);
-                *seen.records.entry(partition).or_default().entry(record.offset).or_default() += 1;
-            }
-        }
-        consumer.leave().await?;
-        seen.lock().unwrap().own(number, Owned::new());
-        Ok(())
-    });
-    Member { stop, task }
-}
-
-async fn until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + limit;
-    while !condition() {
-        assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
-async fn three_members(kafka: &Kafka, name: &str, own_clusters: bool) {
-    const PARTITIONS: i32 = 6;
-    const EACH: u64 = 300;
-    let topics: Vec<String> = (1..=2).map(|n| format!("{name}-{n}")).collect();
-    let mut producer = Writer::new(&kafka.bootstrap());
-    for topic in &topics {
-        kafka.create_topic(topic, PARTITIONS, 1, &[]).await.unwrap();
-        for partition in 0..PARTITIONS {
-            producer.numbers(topic, partition, 0..EACH).await.unwrap();
-        }
-    }
-    let all: Owned = topics.iter().flat_map(|t| (0..PARTITIONS).map(move |p| (t.clone(), p))).collect();
-    let cluster = Cluster::connect(&kafka.bootstrap()).await.unwrap();
-    let seen = Arc::new(Mutex::new(Seen::default()));
-    let mut members = Vec::new();
-    for number in 0..3 {
-        let cluster =
-            if own_clusters { Cluster::connect(&kafka.bootstrap()).await.unwrap() } else { cluster.clone() };
-        members.push(start(number, cluster, name, &topics, Arc::clone(&seen)));
-        until("the group settles after a join", Duration::from_secs(40), || {
-            let seen = seen.lock().unwrap();
-            seen.union() == all
-                && (0..=number).all(|n| seen.owned.get(&n).is_some_and(|owned| !owned.is_empty()))
-        })
-        .await;
-        for topic in &topics {
-            for partition in 0..PARTITIONS {
-                producer.numbers(topic, partition, 0..EACH).await.unwrap();
-            }
-        }
-    }
-    let total = usize::try_from(EACH).unwrap() * 4 * all.len();
-    until("everything is read", Duration::from_secs(40), || seen.lock().unwrap().read() == total).await;
-    // One leaves: the others take over.
-    let first = members.remove(0);
-    first.stop.send(true).unwrap();
-    first.task.await.unwrap().unwrap();
-    until("the group settles after a leave", Duration::from_secs(40), || seen.lock().unwrap().union() == all)
-        .await;
-    for member in members {
-        member.stop.send(true).unwrap();
-        member.task.await.unwrap().unwrap();
-    }
-    let seen = seen.lock().unwrap();
-    assert_eq!(seen.shared, Vec::<String>::new(), "two members owned a partition");
-    for (partition, offsets) in &seen.records {
-        assert!(offsets.values().all(|times| *times == 1), "{partition:?} gave a record twice");
-        assert_eq!(offsets.len(), usize::try_from(EACH).unwrap() * 4, "{partition:?}");
-    }
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_kip_848_members_share_without_overlap() {
+async fn three_members_of_each_kind_share_without_overlap() {
     if !kafka::enabled() {
         return;
     }
-    let kafka = Kafka::builder().quick_groups().start().await.unwrap();
+    let kafka = Kafka::builder()
+        .quick_groups()
+        .property("group.initial.rebalance.delay.ms", "0")
+        .start()
+        .await
+        .unwrap();
     kafka.ready_for_groups().await.unwrap();
-    three_members(&kafka, "one-cluster", false).await;
-    three_members(&kafka, "three-clusters", true).await;
+    three_members(&kafka, "one-cluster", Kind::Consumer, false).await;
+    three_members(&kafka, "three-clusters", Kind::Consumer, true).await;
+    three_members(&kafka, "range", Kind::Classic(vec![Assignor::Range]), false).await;
+    three_members(&kafka, "cooperative", Kind::Classic(vec![Assignor::CooperativeSticky]), false).await;
+    three_members(&kafka, "negotiated", Kind::Negotiated, false).await;
+}
+
+/// What a negotiated member runs on against this cluster, once it owns its topic.
+async fn negotiated(kafka: &Kafka) -> GroupProtocol {
+    kafka.create_topic("negotiated", 2, 1, &[]).await.unwrap();
+    kafka.ready_for_groups().await.unwrap();
+    let cluster = Cluster::connect(&kafka.bootstrap()).await.unwrap();
+    let config = ConsumerConfig::new().max_wait_ms(100);
+    let mut member =
+        NegotiatedConsumer::subscribe(cluster, config, "negotiated", ["negotiated"]).await.unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while member.assignment().len() < 2 {
+        assert!(std::time::Instant::now() < deadline, "no assignment: {member:?}");
+        member.poll().await.unwrap();
+    }
+    let protocol = member.protocol();
+    member.leave().await.unwrap();
+    protocol
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_protocol_follows_what_the_coordinator_serves() {
+    if !kafka::enabled() {
+        return;
+    }
+    let kafka = Kafka::builder().start().await.unwrap();
+    assert_eq!(negotiated(&kafka).await, GroupProtocol::Consumer);
+    drop(kafka);
+
+    // Advertised all the same: only the refusal of the first heartbeat tells.
+    let kafka =
+        Kafka::builder().property("group.coordinator.rebalance.protocols", "classic").start().await.unwrap();
+    assert_eq!(negotiated(&kafka).await, GroupProtocol::Classic);
+    drop(kafka);
+
+    let kafka = Kafka::builder().version("3.9.1").start().await.unwrap();
+    assert_eq!(negotiated(&kafka).await, GroupProtocol::Classic);
+    let cluster = Cluster::connect(&kafka.bootstrap()).await.unwrap();
+    let refused =
+        GroupConsumer::subscribe(cluster, ConsumerConfig::new(), "pinned", ["negotiated"]).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::UnsupportedApi);
 }
