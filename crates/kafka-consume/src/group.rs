@@ -65,6 +65,14 @@ pub(crate) fn make(member: &Builder) -> Result<Box<dyn Protocol>> {
             rack: rack.map(str::to_owned),
             rebalance_timeout_ms: member.config().rebalance_timeout_ms,
         },
-        uuid::Uuid::new_v4(),
+        new_id(),
     )))
+}
+
+fn new_id() -> uuid::Uuid {
+    // A test's seed decides everything that is drawn.
+    if cfg!(test) {
+        return uuid::Uuid::from_u128(fastrand::u128(..));
+    }
+    uuid::Uuid::new_v4()
 }

@@ -24,5 +24,9 @@ mod liveness;
 mod methods;
 pub(crate) mod orders;
 pub(crate) mod protocol;
+#[cfg(test)]
+pub(crate) mod sabotage;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use api::{Builder, Wanted};

@@ -22,11 +22,9 @@ async fn three_members_of_each_kind_share_without_overlap() {
         .await
         .unwrap();
     kafka.ready_for_groups().await.unwrap();
-    three_members(&kafka, "one-cluster", Kind::Consumer, false).await;
-    three_members(&kafka, "three-clusters", Kind::Consumer, true).await;
-    three_members(&kafka, "range", Kind::Classic(vec![Assignor::Range]), false).await;
-    three_members(&kafka, "cooperative", Kind::Classic(vec![Assignor::CooperativeSticky]), false).await;
-    three_members(&kafka, "negotiated", Kind::Negotiated, false).await;
+    three_members(&kafka, "consumer", Kind::Consumer).await;
+    three_members(&kafka, "range", Kind::Classic(vec![Assignor::Range])).await;
+    three_members(&kafka, "cooperative", Kind::Classic(vec![Assignor::CooperativeSticky])).await;
 }
 
 /// What a negotiated member runs on against this cluster, once it owns its topic.

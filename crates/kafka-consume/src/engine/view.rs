@@ -56,6 +56,14 @@ impl Core {
             .collect()
     }
 
+    /// As far as the buffers reach, for showing that a commit of it would be noticed.
+    #[cfg(test)]
+    pub fn fetched_by_name(&self) -> BTreeMap<(TopicName, i32), CommittedOffset> {
+        self.each()
+            .filter_map(|(_, partition)| Some(((partition.topic, partition.index), partition.fetch?.into())))
+            .collect()
+    }
+
     /// How far the partition's position is from the end this reader can reach.
     pub fn lag(&self, topic: &str, index: i32) -> Option<i64> {
         let partition = self.partition(topic, index)?;

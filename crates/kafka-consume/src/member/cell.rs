@@ -68,6 +68,10 @@ impl Cell {
             let now = Instant::now().into_std();
             shared.with(|engine| {
                 for op in ops {
+                    #[cfg(test)]
+                    if super::sabotage::withholds_nothing(engine, now, &op) {
+                        continue;
+                    }
                     match op {
                         Op::Hold(partitions) => engine.hold(partitions),
                         Op::Drop(partitions) => engine.unassign(partitions),
@@ -137,6 +141,10 @@ impl Drop for Polling {
 
 /// What has been handed out so far.
 pub(crate) fn done(shared: &Shared) -> BTreeMap<(TopicName, i32), CommittedOffset> {
+    #[cfg(test)]
+    if super::sabotage::is(super::sabotage::Sabotage::CommitFromBuffer) {
+        return shared.with(|engine| engine.fetched_by_name());
+    }
     shared.with(|engine| engine.positions_by_name())
 }
 
@@ -157,7 +165,8 @@ pub(crate) async fn prepare(shared: Arc<Shared>, listener: Listener) -> Result<b
                 {
                     let Some(protocol) = fallback().transpose()? else { return Err(error) };
                     cell.fetch_as_member.store(false, Ordering::Release);
-                    cell.with(&shared, |core| core.switch(now, protocol));
+                    let snapshot = shared.cluster.snapshot();
+                    cell.with(&shared, |core| core.switch(now, protocol, &snapshot));
                     tracing::info!(%error, "the KIP-848 protocol was refused: going on with the classic one");
                     continue;
                 }

@@ -238,6 +238,8 @@ impl Core {
                     self.tell_caller = true;
                 }
                 Output::ForgetCoordinator => self.orders.push_back(Order::ForgetCoordinator),
+                // Who subscribes to a pattern watches every topic already, and must go on doing so.
+                Output::Interest(_) if self.subscription.pattern.is_some() => {}
                 Output::Interest(topics) => self.orders.push_back(Order::Interest(topics)),
                 Output::NeedIds => self.orders.push_back(Order::Refresh),
                 Output::Left => {
@@ -292,6 +294,11 @@ impl Core {
         self.counts.rebalances += u64::from(!pending.revoke.is_empty() || !pending.add.is_empty());
         if !pending.revoke.is_empty() {
             self.ops.push(Op::Hold(pending.revoke.clone()));
+        }
+        #[cfg(test)]
+        if super::sabotage::is(super::sabotage::Sabotage::AcknowledgeBeforeRevoke) {
+            let kept = self.owned.difference(&pending.revoke).copied().collect();
+            self.protocol.handle(now, Input::Reconciled { number, owned: &kept });
         }
         self.pending = Some(pending);
         self.tell_caller = true;
@@ -357,6 +364,12 @@ impl Core {
         if self.lost.is_some() {
             return;
         }
+        #[cfg(test)]
+        if super::sabotage::is(super::sabotage::Sabotage::FollowNewLife) {
+            self.protocol.handle(now, Input::LostDone);
+            self.protocol.handle(now, Input::Join);
+            return;
+        }
         info!(%error, "the group membership is lost");
         self.counts.lost += 1;
         self.pending = None;
@@ -418,8 +431,9 @@ impl Core {
         self.settings.may_switch && self.refused.is_some()
     }
 
-    /// Goes on with the other protocol; only ever before the first admission.
-    pub fn switch(&mut self, now: Instant, protocol: Box<dyn Protocol>) {
+    /// Goes on with the other protocol; only ever before the first admission. The picture of the cluster comes
+    /// along: the next one may be minutes away, and a leader without one has nothing to assign.
+    pub fn switch(&mut self, now: Instant, protocol: Box<dyn Protocol>, snapshot: &Snapshot) {
         self.protocol = protocol;
         self.settings.matches_patterns = true;
         self.passed = None;
@@ -428,7 +442,7 @@ impl Core {
         self.switched = true;
         self.settings.may_switch = false;
         self.pass_subscription(now);
-        self.drain(now);
+        self.handle_snapshot(now, snapshot);
     }
 
     /// The revoke callback of that reconciliation ended.

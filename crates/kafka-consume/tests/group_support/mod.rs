@@ -1,12 +1,18 @@
-//! A group of members under observation: who owned what after each poll, and every record each was given.
+//! A group of members under observation: who owned what from callback to callback, and every record each was
+//! given.
+//!
+//! Ownership is recorded where it changes, in the listener: a poll that gives partitions up goes on waiting for
+//! records afterwards, and what is seen when it ends is old news.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use futures::future::BoxFuture;
 use kafka_consume::{
-    Assignor, ClassicConsumer, Cluster, ConsumerConfig, GroupConsumer, NegotiatedConsumer, Records, Result,
+    Assignor, ClassicConsumer, Cluster, ConsumerConfig, GroupConsumer, NegotiatedConsumer, RebalanceListener,
+    Records, Result, RevokedPartition,
 };
 use testkit::Kafka;
 use testkit::produce::Writer;
@@ -14,24 +20,41 @@ use tokio::sync::watch;
 
 pub type Owned = BTreeSet<(String, i32)>;
 
-/// What a member tells the observer: what it owns after each poll, and every record it was given.
+/// What the members tell the observer.
 #[derive(Default)]
 pub struct Seen {
     pub owned: BTreeMap<usize, Owned>,
     /// Every moment two members owned a partition.
     pub shared: Vec<String>,
     pub records: BTreeMap<(String, i32), BTreeMap<i64, u32>>,
+    /// Per member: calls of `on_assign`, `on_revoke`, `on_lost`.
+    pub calls: BTreeMap<usize, (u32, u32, u32)>,
+    /// What each member gave up, in order.
+    pub revoked: BTreeMap<usize, Vec<RevokedPartition>>,
 }
 
 impl Seen {
-    pub fn own(&mut self, member: usize, owned: Owned) {
-        for (other, theirs) in &self.owned {
-            if *other != member {
-                self.shared
-                    .extend(theirs.intersection(&owned).map(|p| format!("{member} and {other} own {p:?}")));
+    fn gain(&mut self, member: usize, gained: impl IntoIterator<Item = (String, i32)>) {
+        for partition in gained {
+            for (other, theirs) in &self.owned {
+                if *other != member && theirs.contains(&partition) {
+                    self.shared.push(format!("{member} and {other} own {partition:?}"));
+                }
             }
+            self.owned.entry(member).or_default().insert(partition);
         }
-        self.owned.insert(member, owned);
+    }
+
+    fn give_up(&mut self, member: usize, gone: Vec<RevokedPartition>) {
+        let owned = self.owned.entry(member).or_default();
+        for one in &gone {
+            owned.remove(&(one.topic.clone(), one.partition));
+        }
+        self.revoked.entry(member).or_default().extend(gone);
+    }
+
+    pub fn of(&self, member: usize) -> Owned {
+        self.owned.get(&member).cloned().unwrap_or_default()
     }
 
     pub fn union(&self) -> Owned {
@@ -40,6 +63,58 @@ impl Seen {
 
     pub fn read(&self) -> usize {
         self.records.values().map(BTreeMap::len).sum()
+    }
+
+    pub fn take(&mut self, records: &Records) {
+        for record in records {
+            let partition = (record.topic.to_string(), record.partition);
+            *self.records.entry(partition).or_default().entry(record.offset).or_default() += 1;
+        }
+    }
+
+    /// Each partition's records from 0 to `each`, once.
+    pub fn assert_each_once(&self, all: &Owned, each: usize) {
+        for partition in all {
+            let offsets = self.records.get(partition).cloned().unwrap_or_default();
+            let twice: Vec<_> = offsets.iter().filter(|(_, times)| **times != 1).collect();
+            assert!(twice.is_empty(), "{partition:?} gave records twice: {twice:?}");
+            assert_eq!(offsets.len(), each, "{partition:?}");
+        }
+    }
+}
+
+/// Tells the observer.
+pub struct Watching {
+    pub member: usize,
+    pub seen: Arc<Mutex<Seen>>,
+}
+
+impl RebalanceListener for Watching {
+    fn on_revoke(&mut self, revoked: Vec<RevokedPartition>) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let mut seen = self.seen.lock().unwrap();
+            seen.calls.entry(self.member).or_default().1 += 1;
+            seen.give_up(self.member, revoked);
+            Ok(())
+        })
+    }
+
+    fn on_assign(&mut self, assigned: Vec<(String, i32)>) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let mut seen = self.seen.lock().unwrap();
+            seen.calls.entry(self.member).or_default().0 += 1;
+            seen.gain(self.member, assigned);
+            Ok(())
+        })
+    }
+
+    fn on_lost(&mut self, lost: Vec<RevokedPartition>) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let mut seen = self.seen.lock().unwrap();
+            seen.calls.entry(self.member).or_default().2 += 1;
+            seen.give_up(self.member, lost);
+            Ok(())
+        })
     }
 }
 
@@ -101,6 +176,22 @@ impl AnyMember {
         }
     }
 
+    pub fn on_rebalance(self, listener: impl RebalanceListener + 'static) -> AnyMember {
+        match self {
+            AnyMember::Consumer(member) => AnyMember::Consumer(member.on_rebalance(listener)),
+            AnyMember::Classic(member) => AnyMember::Classic(member.on_rebalance(listener)),
+            AnyMember::Negotiated(member) => AnyMember::Negotiated(member.on_rebalance(listener)),
+        }
+    }
+
+    pub fn instance_id(self, id: &str) -> AnyMember {
+        match self {
+            AnyMember::Consumer(member) => AnyMember::Consumer(member.instance_id(id)),
+            AnyMember::Classic(member) => AnyMember::Classic(member.instance_id(id)),
+            AnyMember::Negotiated(member) => AnyMember::Negotiated(member.instance_id(id)),
+        }
+    }
+
     pub fn assignment(&self) -> Vec<(String, i32)> {
         match self {
             AnyMember::Consumer(member) => member.assignment(),
@@ -110,6 +201,7 @@ impl AnyMember {
     }
 }
 
+/// A member in a task of its own that polls until it is told to leave.
 pub fn start(
     number: usize,
     kind: Kind,
@@ -122,21 +214,22 @@ pub fn start(
     let (group, topics) = (group.to_owned(), topics.to_vec());
     let task = tokio::spawn(async move {
         let config = ConsumerConfig::new().max_wait_ms(50).with_session_timeout_ms(10_000);
-        let mut consumer = AnyMember::subscribe(kind, cluster, config, &group, &topics).await?;
+        let member = AnyMember::subscribe(kind, cluster, config, &group, &topics).await?;
+        let mut member = member.on_rebalance(Watching { member: number, seen: Arc::clone(&seen) });
         while !*stopped.borrow_and_update() {
-            let records = consumer.poll().await?;
-            let mut seen = seen.lock().unwrap();
-            seen.own(number, consumer.assignment().into_iter().collect());
-            for record in &records {
-                let partition = (record.topic.to_string(), record.partition);
-                *seen.records.entry(partition).or_default().entry(record.offset).or_default() += 1;
-            }
+            let records = member.poll().await?;
+            seen.lock().unwrap().take(&records);
         }
-        consumer.leave().await?;
-        seen.lock().unwrap().own(number, Owned::new());
-        Ok(())
+        member.leave().await
     });
     Member { stop, task }
+}
+
+impl Member {
+    pub async fn leave(self) {
+        self.stop.send(true).unwrap();
+        self.task.await.unwrap().unwrap();
+    }
 }
 
 pub async fn until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
@@ -147,53 +240,72 @@ pub async fn until(what: &str, limit: Duration, mut condition: impl FnMut() -> b
     }
 }
 
-pub async fn three_members(kafka: &Kafka, name: &str, kind: Kind, own_clusters: bool) {
-    const PARTITIONS: i32 = 6;
-    const EACH: u64 = 300;
-    let topics: Vec<String> = (1..=2).map(|n| format!("{name}-{n}")).collect();
-    let mut producer = Writer::new(&kafka.bootstrap());
-    for topic in &topics {
-        kafka.create_topic(topic, PARTITIONS, 1, &[]).await.unwrap();
-        for partition in 0..PARTITIONS {
-            producer.numbers(topic, partition, 0..EACH).await.unwrap();
+/// What the load of a machine may cost.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Topics with as many partitions, and what writes to all of them.
+pub struct Topics {
+    pub names: Vec<String>,
+    pub all: Owned,
+    writer: Writer,
+    pub each: usize,
+}
+
+impl Topics {
+    pub async fn create(kafka: &Kafka, names: &[&str], partitions: i32, replicas: i16) -> Topics {
+        for name in names {
+            kafka.create_topic(name, partitions, replicas, &[]).await.unwrap();
         }
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let all = names.iter().flat_map(|name| (0..partitions).map(move |p| (name.clone(), p))).collect();
+        Topics { names, all, writer: Writer::new(&kafka.bootstrap()), each: 0 }
     }
-    let all: Owned = topics.iter().flat_map(|t| (0..PARTITIONS).map(move |p| (t.clone(), p))).collect();
+
+    /// So many more records to each partition.
+    pub async fn write(&mut self, count: usize) {
+        for (topic, partition) in &self.all {
+            let range = u64::try_from(self.each).unwrap()..u64::try_from(self.each + count).unwrap();
+            self.writer.numbers(topic, *partition, range).await.unwrap();
+        }
+        self.each += count;
+    }
+
+    pub fn total(&self) -> usize {
+        self.each * self.all.len()
+    }
+}
+
+/// Waits until these members share all partitions, each having some.
+pub async fn settled(what: &str, seen: &Arc<Mutex<Seen>>, all: &Owned, members: &[usize]) {
+    until(what, PATIENCE, || {
+        let seen = seen.lock().unwrap();
+        seen.union() == *all && members.iter().all(|member| !seen.of(*member).is_empty())
+    })
+    .await;
+}
+
+pub async fn three_members(kafka: &Kafka, name: &str, kind: Kind) {
+    let (first, second) = (format!("{name}-1"), format!("{name}-2"));
+    let mut topics = Topics::create(kafka, &[&first, &second], 3, 1).await;
+    topics.write(50).await;
     let cluster = Cluster::connect(&kafka.bootstrap()).await.unwrap();
     let seen = Arc::new(Mutex::new(Seen::default()));
     let mut members = Vec::new();
     for number in 0..3 {
-        let cluster =
-            if own_clusters { Cluster::connect(&kafka.bootstrap()).await.unwrap() } else { cluster.clone() };
-        members.push(start(number, kind.clone(), cluster, name, &topics, Arc::clone(&seen)));
-        until("the group settles after a join", Duration::from_secs(40), || {
-            let seen = seen.lock().unwrap();
-            seen.union() == all
-                && (0..=number).all(|n| seen.owned.get(&n).is_some_and(|owned| !owned.is_empty()))
-        })
-        .await;
-        for topic in &topics {
-            for partition in 0..PARTITIONS {
-                producer.numbers(topic, partition, 0..EACH).await.unwrap();
-            }
-        }
+        let seen = Arc::clone(&seen);
+        members.push(start(number, kind.clone(), cluster.clone(), name, &topics.names, Arc::clone(&seen)));
+        settled("a join", &seen, &topics.all, &(0..=number).collect::<Vec<_>>()).await;
+        topics.write(50).await;
     }
-    let total = usize::try_from(EACH).unwrap() * 4 * all.len();
-    until("everything is read", Duration::from_secs(40), || seen.lock().unwrap().read() == total).await;
+    until("everything is read", PATIENCE, || seen.lock().unwrap().read() == topics.total()).await;
     // One leaves: the others take over.
-    let first = members.remove(0);
-    first.stop.send(true).unwrap();
-    first.task.await.unwrap().unwrap();
-    until("the group settles after a leave", Duration::from_secs(40), || seen.lock().unwrap().union() == all)
-        .await;
+    members.remove(0).leave().await;
+    settled("a leave", &seen, &topics.all, &[1, 2]).await;
     for member in members {
-        member.stop.send(true).unwrap();
-        member.task.await.unwrap().unwrap();
+        member.leave().await;
     }
     let seen = seen.lock().unwrap();
     assert_eq!(seen.shared, Vec::<String>::new(), "two members owned a partition");
-    for (partition, offsets) in &seen.records {
-        assert!(offsets.values().all(|times| *times == 1), "{partition:?} gave a record twice");
-        assert_eq!(offsets.len(), usize::try_from(EACH).unwrap() * 4, "{partition:?}");
-    }
+    seen.assert_each_once(&topics.all, topics.each);
+    assert!(seen.calls.values().all(|(_, _, lost)| *lost == 0), "{:?}", seen.calls);
 }

@@ -1,0 +1,5 @@
+//! Members as a whole, on the embedded broker and a paused clock.
+
+mod actor;
+mod book;
+mod schedule;
