@@ -538,6 +538,8 @@ impl Protocol for Membership {
         let beat = if self.state == State::Joined { self.beat_at } else { None };
         match (self.state, self.retry.at) {
             (State::Unjoined | State::Lost | State::Fatal | State::Left, _) => None,
+            // After a failure everything is to be said again, and does not wait for the next beat.
+            (_, Some(retry)) if self.full || self.unacknowledged || !self.subscription_told => Some(retry),
             (_, Some(retry)) => Some(beat.map_or(retry, |beat| beat.max(retry))),
             (_, None) => beat,
         }

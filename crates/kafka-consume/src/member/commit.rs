@@ -40,8 +40,13 @@ impl Core {
             .collect()
     }
 
+    /// Whether the timer may start one.
+    pub(super) fn may_commit(&self) -> bool {
+        self.settings.auto_commit && self.commit.is_none() && self.leave == Leave::No
+    }
+
     pub(super) fn start_commit(&mut self, now: Instant) {
-        if !self.settings.auto_commit || self.commit.is_some() || self.leave != Leave::No {
+        if !self.may_commit() {
             return;
         }
         let (Some(identity), Some(due)) = (self.identity.clone(), self.commit_due) else { return };

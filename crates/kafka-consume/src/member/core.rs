@@ -183,7 +183,7 @@ impl Core {
     pub fn tick(&mut self, now: Instant) {
         if self.liveness.is_expired(now)
             && self.lost.is_none()
-            && self.leave == Leave::No
+            && self.may_expire()
             && (self.identity.is_some() || !self.owned.is_empty())
         {
             warn!("the caller has not polled for the rebalance timeout: the member leaves the group");
@@ -196,12 +196,19 @@ impl Core {
         self.start_commit(now);
     }
 
+    /// A caller that drops its leave half way and never comes back must not keep its partitions for ever either.
+    fn may_expire(&self) -> bool {
+        matches!(self.leave, Leave::No | Leave::Releasing { .. })
+    }
+
+    /// When to look again. Whatever is named here [`tick`](Self::tick) takes out of the way: a time that stayed in
+    /// the past would keep the driver spinning.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let commit = self.commit_due.filter(|_| self.identity.is_some());
+        let commit = self.commit_due.filter(|_| self.may_commit() && self.identity.is_some());
         let expiry = self
             .liveness
             .expires_at()
-            .filter(|_| self.lost.is_none() && (self.identity.is_some() || !self.owned.is_empty()));
+            .filter(|_| self.lost.is_none() && self.may_expire() && (self.identity.is_some() || !self.owned.is_empty()));
         [self.protocol.next_deadline(), commit, expiry].into_iter().flatten().min()
     }
 

@@ -38,6 +38,8 @@ pub(super) struct Book {
     progress: BTreeMap<Key, Progress>,
     pub trouble: Vec<String>,
     story: Vec<String>,
+    /// A schedule that hangs never comes to tell its story.
+    aloud: bool,
     pub assigned_calls: u64,
     pub lost_calls: u64,
 }
@@ -50,13 +52,18 @@ impl Book {
             progress: BTreeMap::new(),
             trouble: Vec::new(),
             story: Vec::new(),
+            aloud: std::env::var_os("GROUPS_ALOUD").is_some(),
             assigned_calls: 0,
             lost_calls: 0,
         }
     }
 
     pub fn note(&mut self, text: impl AsRef<str>) {
-        self.story.push(format!("{:8.3} {}", self.started.elapsed().as_secs_f64(), text.as_ref()));
+        let line = format!("{:8.3} {}", self.started.elapsed().as_secs_f64(), text.as_ref());
+        if self.aloud {
+            eprintln!("{line}");
+        }
+        self.story.push(line);
     }
 
     fn blame(&mut self, text: String) {
