@@ -283,6 +283,8 @@ impl Life {
             self.join().await;
         }
         self.write();
+        // What is on its way late arrives first.
+        tokio::time::sleep(Duration::from_secs(20)).await;
         let mut last = Ok(());
         for _ in 0..1200 {
             tokio::time::sleep(Duration::from_millis(250)).await;
