@@ -205,10 +205,9 @@ impl Core {
     /// the past would keep the driver spinning.
     pub fn next_deadline(&self) -> Option<Instant> {
         let commit = self.commit_due.filter(|_| self.may_commit() && self.identity.is_some());
-        let expiry = self
-            .liveness
-            .expires_at()
-            .filter(|_| self.lost.is_none() && self.may_expire() && (self.identity.is_some() || !self.owned.is_empty()));
+        let expiry = self.liveness.expires_at().filter(|_| {
+            self.lost.is_none() && self.may_expire() && (self.identity.is_some() || !self.owned.is_empty())
+        });
         [self.protocol.next_deadline(), commit, expiry].into_iter().flatten().min()
     }
 
@@ -372,7 +371,7 @@ impl Core {
             return;
         }
         #[cfg(test)]
-        if super::sabotage::is(super::sabotage::Sabotage::FollowNewLife) {
+        if super::sabotage::is(super::sabotage::Sabotage::FollowNewLife) && !self.liveness.is_expired(now) {
             self.protocol.handle(now, Input::LostDone);
             self.protocol.handle(now, Input::Join);
             return;

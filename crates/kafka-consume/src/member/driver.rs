@@ -37,6 +37,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         rung.as_mut().enable();
         let generation = *generations.borrow_and_update();
         let now = Instant::now().into_std();
+        #[cfg(test)]
+        super::sabotage::turn(now);
         if seen != Some(generation) {
             seen = Some(generation);
             let snapshot = shared.cluster.snapshot();

@@ -1,5 +1,5 @@
-//! Deliberate faults, for showing that the tests of groups would notice them. Only in tests; set per thread, and
-//! a test's runtime has but one.
+//! Deliberate faults, for showing that the tests of groups would notice them, and what notices a driver that
+//! spins. Only in tests; all of it per thread, and a test's runtime has but one.
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -22,6 +22,7 @@ pub(crate) enum Sabotage {
 
 thread_local! {
     static ACTIVE: Cell<Option<Sabotage>> = const { Cell::new(None) };
+    static TURNS: Cell<Option<(Instant, u32)>> = const { Cell::new(None) };
 }
 
 pub(crate) fn set(sabotage: Option<Sabotage>) {
@@ -46,4 +47,15 @@ pub(crate) fn withholds_nothing(engine: &mut Engine, now: Instant, op: &Op) -> b
         }
         Op::Drop(_) | Op::Release(_) => false,
     }
+}
+
+/// A driver turns once more. On a paused clock one that spins turns for ever at the same instant: it dies of it,
+/// and its group never settles.
+pub(crate) fn turn(now: Instant) {
+    let turns = match TURNS.get() {
+        Some((then, turns)) if then == now => turns + 1,
+        _ => 0,
+    };
+    TURNS.set(Some((now, turns)));
+    assert!(turns < 20_000, "the member's driver spins");
 }

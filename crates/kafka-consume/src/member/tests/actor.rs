@@ -134,13 +134,8 @@ pub(super) fn start(
     let orders = Arc::new(Orders::default());
     let (mine, book, kafka, topics) = (Arc::clone(&orders), Arc::clone(book), kafka.clone(), topics.to_vec());
     let task = tokio::spawn(async move {
-        let notary = |handle| Notary {
-            number,
-            handle,
-            kafka,
-            book: Arc::clone(&book),
-            slow: Arc::clone(&mine.slow),
-        };
+        let notary =
+            |handle| Notary { number, handle, kafka, book: Arc::clone(&book), slow: Arc::clone(&mine.slow) };
         let mut notary = Some(notary);
         let subscribed = kind.subscribe(cluster, config, &topics, |handle| (notary.take().unwrap())(handle));
         let mut member = match subscribed.await {
