@@ -61,9 +61,11 @@ pub use config::{ConsumerConfig, GroupProtocol, OffsetReset, Position};
 pub use consumer::Consumer;
 pub use group::GroupConsumer;
 pub use handle::ConsumerHandle;
+#[cfg(feature = "tls")]
+pub use kafka_meta::TlsConfig;
 pub use kafka_meta::{
     Cluster, ClusterConfig, CommittedOffset, Error, ErrorCode, ErrorKind, GroupMetadata, Positions, Result,
-    TopicName,
+    Sasl, Secret, Token, TokenProvider, TopicName,
 };
 pub use kafka_read::{Header, Headers, Record, RecordRef, Records, Timestamp, TimestampType, Visibility};
 pub use metrics::{ConsumerMetrics, PartitionMetrics};

@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 
 use crate::net::Address;
 use crate::transport::{Connector, Tcp};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, Sasl};
 
 /// Where the cluster is and how to talk to it.
 #[derive(Clone, Debug)]
@@ -19,6 +19,9 @@ pub struct ClusterConfig {
     pub(crate) metadata_max_age: Duration,
     pub(crate) rack: Option<String>,
     pub(crate) runtime: Option<Handle>,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<crate::TlsConfig>,
+    pub(crate) sasl: Option<Sasl>,
     pub(crate) connector: Arc<dyn Connector>,
     pub(crate) max_frame_bytes: usize,
 }
@@ -40,6 +43,9 @@ impl ClusterConfig {
             metadata_max_age: Duration::from_secs(300),
             rack: None,
             runtime: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+            sasl: None,
             connector: Arc::new(Tcp),
             max_frame_bytes: MAX_FRAME_BYTES,
         }
@@ -72,6 +78,19 @@ impl ClusterConfig {
     /// The rack (availability zone) this client runs in; lets brokers name a nearer replica to read from.
     pub fn with_rack(mut self, rack: impl Into<String>) -> Self {
         self.rack = Some(rack.into()).filter(|rack| !rack.is_empty());
+        self
+    }
+
+    /// Speaks TLS with every broker.
+    #[cfg(feature = "tls")]
+    pub fn with_tls(mut self, tls: crate::TlsConfig) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Logs in to every broker.
+    pub fn with_sasl(mut self, sasl: Sasl) -> Self {
+        self.sasl = Some(sasl);
         self
     }
 

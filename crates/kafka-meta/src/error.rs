@@ -112,6 +112,12 @@ impl Error {
         self
     }
 
+    /// Says what a caller can act on, for an error made where that was not known.
+    pub(crate) fn with_kind(mut self, kind: ErrorKind) -> Self {
+        self.0.kind = kind;
+        self
+    }
+
     /// Names the topic the error is about.
     pub fn with_topic(mut self, topic: impl Into<TopicName>) -> Self {
         self.0.topic = Some(topic.into());

@@ -37,6 +37,10 @@ mod error;
 mod name;
 mod net;
 mod positions;
+mod sasl;
+mod secret;
+#[cfg(feature = "tls")]
+mod tls;
 
 #[doc(hidden)]
 pub mod client;
@@ -50,3 +54,7 @@ pub use config::ClusterConfig;
 pub use error::{Error, ErrorCode, ErrorKind, Result};
 pub use name::TopicName;
 pub use positions::{CommittedOffset, GroupMetadata, Positions};
+pub use sasl::{Sasl, Token, TokenProvider};
+pub use secret::Secret;
+#[cfg(feature = "tls")]
+pub use tls::TlsConfig;

@@ -3,20 +3,24 @@
 //! One connection per (node, lane, owner). A broker answers a socket's requests strictly in turn, so nothing
 //! that can park shares a socket with something that must not wait, and two owners never wait for each other.
 //!
-//! `dial` opens a stream and shakes hands, `connection` runs it, `pipeline` decides what is sent and whose
+//! `dial` opens a stream and shakes hands, `login` logs in, `connection` runs it, `renewal` logs in again, `pipeline` decides what is sent and whose
 //! answer came, `gate` holds back attempts at addresses that fail, `pool` keeps track.
 
 mod connection;
 mod dial;
 mod gate;
+mod login;
 mod pipeline;
 mod pool;
+mod renewal;
 
 use std::fmt;
 use std::sync::Arc;
 
+use crate::{Error, ErrorKind};
+
 pub(crate) use connection::Connection;
-pub(crate) use dial::encode;
+pub(crate) use dial::{encode, is_late};
 pub(crate) use pipeline::{AnswerShape, Submission};
 pub(crate) use pool::{Dialer, Peer, Room};
 
@@ -78,6 +82,13 @@ impl Via {
     pub(crate) fn room<'a>(&'a self, shared: &'a Arc<Room>) -> &'a Arc<Room> {
         self.owner.as_ref().map_or(shared, |owner| &owner.room)
     }
+}
+
+/// Whether the other side hung up during the TLS handshake: a port without TLS, but also a broker on its way down,
+/// or a balancer with nobody behind it.
+pub(crate) fn is_hang_up(error: &Error) -> bool {
+    use std::error::Error as _;
+    error.kind() == ErrorKind::Tls && error.source().is_some_and(|source| source.is::<std::io::Error>())
 }
 
 /// Where a node listens.

@@ -37,11 +37,18 @@ pub struct Tcp;
 impl Connector for Tcp {
     fn connect<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<BoxStream>> {
         Box::pin(async move {
-            let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
+            let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port))
+                .await
+                .map_err(|error| unresolved(host, &error))?
+                .collect();
             let stream = first_to_answer(addresses).await?;
             Ok(Box::new(stream) as BoxStream)
         })
     }
+}
+
+fn unresolved(host: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("the host name {host:?} cannot be resolved: {error}"))
 }
 
 async fn open(address: SocketAddr) -> io::Result<TcpStream> {

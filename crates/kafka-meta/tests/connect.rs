@@ -31,7 +31,8 @@ async fn a_cluster_that_is_down_is_an_error_within_the_time_allowed_and_not_a_st
     let start = Instant::now();
     let config = script.config("a:1,b:2").with_request_timeout(Duration::from_secs(30));
     let error = Cluster::connect_with(config).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    // What is wrong, rather than that finding out took all the time.
+    assert_eq!(error.kind(), ErrorKind::Disconnected, "{error}");
     assert!(error.to_string().contains("refused"), "{error}");
     assert_eq!(start.elapsed(), Duration::from_secs(30));
     let attempts = script.attempts().len();

@@ -238,7 +238,11 @@ pub(crate) async fn wait_for_round(
     };
     let error = Error::new(ErrorKind::Timeout, "metadata").with_detail("no broker has answered in time");
     Err(match failed {
-        Some((failed, cause)) if failed >= round => error.with_source(cause),
+        Some((failed, cause)) if failed >= round => {
+            // Somebody who connects wants to know what is wrong, not that it took time to find out.
+            let kind = if fail_early && !net::is_late(&cause) { cause.kind() } else { ErrorKind::Timeout };
+            error.with_kind(kind).with_source(cause)
+        }
         _ => error,
     })
 }
@@ -249,6 +253,10 @@ fn stopped() -> Error {
 
 /// Errors of the configuration rather than of the moment.
 pub(crate) fn is_hopeless(error: &Error) -> bool {
+    if net::is_hang_up(error) {
+        // A balancer in front of brokers that are only starting does the same.
+        return false;
+    }
     matches!(
         error.kind(),
         ErrorKind::Authentication

@@ -18,9 +18,10 @@ use tokio::time::Instant;
 
 use super::dial::Dialed;
 use super::pipeline::{Fault, Pipeline, Reply, Submission};
+use super::renewal::{Renewal, Step};
 use super::{Address, dial};
 use crate::wire::versions::ApiVersions;
-use crate::{Error, ErrorKind, Result};
+use crate::{ClusterConfig, Error, ErrorKind, Result};
 
 /// Where a caller waits for its answer.
 pub(crate) type Answer = oneshot::Sender<Result<Bytes>>;
@@ -66,6 +67,7 @@ impl Connection {
 /// The task's side of a connection.
 pub(crate) struct Socket {
     dialed: Dialed,
+    config: Arc<ClusterConfig>,
     address: Address,
     queue: mpsc::Receiver<Submission<Answer>>,
     closing: Arc<Notify>,
@@ -73,13 +75,17 @@ pub(crate) struct Socket {
 }
 
 /// Makes the two sides.
-pub(crate) fn connection(dialed: Dialed, address: Address) -> (Connection, Socket) {
+pub(crate) fn connection(
+    dialed: Dialed,
+    config: Arc<ClusterConfig>,
+    address: Address,
+) -> (Connection, Socket) {
     let (sender, queue) = mpsc::channel(1);
     let closing = Arc::new(Notify::new());
     let versions = dialed.versions.clone();
     let held = Arc::new(AtomicBool::new(false));
     let handle = Connection { versions, queue: sender, closing: closing.clone(), held: held.clone() };
-    (handle, Socket { dialed, address, queue, closing, held })
+    (handle, Socket { dialed, config, address, queue, closing, held })
 }
 
 /// Why the task ended.
@@ -89,16 +95,17 @@ enum End {
     Fault(Fault),
     Io(io::Error),
     HungUp,
+    Login(Error),
 }
 
 impl Socket {
-    /// Runs the connection to its end ; `on_first` is called when the first answer has
-    /// come: from then on the
-    /// address counts as good. Answers why it ended, if no answer ever came.
+    /// Runs the connection to its end; `on_first` is called when the first answer has come: from then on the
+    /// address counts as good. Answers why it ended, if no answer ever came or a login was refused.
     pub(crate) async fn run(self, on_first: impl FnOnce() + Send) -> Option<Error> {
         let mut on_first = Some(on_first);
-        let Socket { dialed, address, mut queue, closing, held } = self;
-        let Dialed { stream, mut reader, .. } = dialed;
+        let Socket { dialed, config, address, mut queue, closing, held } = self;
+        let Dialed { stream, mut reader, versions, lifetime } = dialed;
+        let mut renewal = Renewal::new(config, versions, address.clone(), lifetime);
         let (mut input, mut output) = tokio::io::split(stream);
         let mut pipeline: Pipeline<Answer> = Pipeline::new(Instant::now().into_std());
         let mut outgoing = Outgoing::default();
@@ -107,6 +114,7 @@ impl Socket {
             if let Err(fault) = pipeline.handle_time(now) {
                 break End::Fault(fault);
             }
+            pipeline.hold(renewal.begin(pipeline.is_in_use()));
             if outgoing.is_done()
                 && let Some(frame) = pipeline.poll_frame(now)
             {
@@ -114,9 +122,17 @@ impl Socket {
             }
             held.store(pipeline.is_held(now), Ordering::Relaxed);
             let deadline = Instant::from_std(pipeline.next_deadline(now));
+            let deadline =
+                renewal.next_deadline(pipeline.is_in_use()).map_or(deadline, |due| due.min(deadline));
             tokio::select! {
                 biased;
                 () = closing.notified() => break End::Told,
+                // Before the stream: a broker that refuses a login says so and hangs up.
+                step = renewal.step() => match step {
+                    Step::Send(message) => pipeline.submit_first(Instant::now().into_std(), message),
+                    Step::Renewed => {}
+                    Step::Failed(error) => break End::Login(error),
+                },
                 frame = reader.next(&mut input) => match frame {
                     Ok(Some(frame)) => {
                         match pipeline.handle_frame(Instant::now().into_std(), frame) {
@@ -147,6 +163,7 @@ impl Socket {
         };
         queue.close();
         tracing::debug!(%address, end = %end, "connection closed");
+        let login = matches!(end, End::Login(_));
         let blameless = matches!(end, End::Unused | End::Told | End::Fault(Fault::Idle));
         let error = end.into_error(&address, on_first.is_none());
         // From here on no handle can submit; what is in the queue already was never written.
@@ -156,7 +173,7 @@ impl Socket {
         for reply in pipeline.into_replies() {
             let _ = reply.send(Err(error.clone()));
         }
-        (on_first.is_some() && !blameless).then_some(error)
+        (login || on_first.is_some() && !blameless).then_some(error)
     }
 }
 
@@ -197,6 +214,7 @@ impl std::fmt::Display for End {
             End::Fault(fault) => write!(f, "{fault:?}"),
             End::Io(error) => write!(f, "{error}"),
             End::HungUp => f.write_str("the broker hung up"),
+            End::Login(error) => write!(f, "{error}"),
         }
     }
 }
@@ -205,6 +223,7 @@ impl End {
     fn into_error(self, address: &Address, served: bool) -> Error {
         const OPERATION: &str = "request";
         let detail = match self {
+            End::Login(error) => return error,
             End::Io(error) => return dial::broken(OPERATION, &address.to_string(), error),
             End::Unused | End::Told => format!("{address}: the connection was given up"),
             // What a broker does with anything but a handshake before authentication.

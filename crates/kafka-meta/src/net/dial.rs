@@ -1,18 +1,20 @@
 //! From an address to a connection that can be used: transport, then the ApiVersions handshake.
 //!
-//! Steps, in order, each within the connect timeout: connect, ask for the API versions. (Security adds steps
-//! between and after these; each is a function over the stream and its reader.) Nothing is retried here.
+//! Steps, in order, each within the connect timeout: connect (name resolution included), TLS, the API versions,
+//! SASL. Brokers answer ApiVersions before a login and nothing else. Nothing is retried here.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Buf;
+use bytes::{Buf, Bytes, BytesMut};
 use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse, RequestHeader};
 use kafka_protocol::protocol::{Encodable, Message, Request, StrBytes};
 use tokio::io::AsyncWriteExt;
 
 use super::Address;
+use super::login::{self, Wire};
+use super::pipeline::AnswerShape;
 use crate::transport::BoxStream;
 use crate::wire::frame::{self, FrameReader, Oversize};
 use crate::wire::guard;
@@ -24,30 +26,96 @@ pub(crate) struct Dialed {
     pub(crate) stream: BoxStream,
     pub(crate) reader: FrameReader,
     pub(crate) versions: Arc<ApiVersions>,
+    /// How long the login lasts, where the broker limits it.
+    pub(crate) lifetime: Option<Duration>,
 }
 
-/// Connects and shakes hands.
-pub(crate) async fn dial(config: &ClusterConfig, address: &Address) -> Result<Dialed> {
-    let connecting = config.connector.connect(&address.host, address.port);
-    let mut stream = within(config.connect_timeout, connecting)
-        .await
-        .map_err(|error| broken("connect", &address.to_string(), error))?;
-    let mut reader = FrameReader::new(config.max_frame_bytes);
-    let shaking = handshake(config, &mut stream, &mut reader);
-    let versions = match tokio::time::timeout(config.connect_timeout, shaking).await {
-        Ok(result) => result.map_err(|error| match error {
-            Handshake::Io(error) => broken(HANDSHAKE, &address.to_string(), error),
-            Handshake::Refused(error) => error,
-        })?,
-        Err(_) => return Err(broken(HANDSHAKE, &address.to_string(), io::ErrorKind::TimedOut.into())),
-    };
-    Ok(Dialed { stream, reader, versions: Arc::new(versions) })
-}
-
+const CONNECT: &str = "connect";
 const HANDSHAKE: &str = "connect (API versions)";
+const LOGIN: &str = "connect (SASL)";
 
-async fn within<T>(time: Duration, future: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    tokio::time::timeout(time, future).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+/// Connects, shakes hands and logs in.
+pub(crate) async fn dial(config: &ClusterConfig, address: &Address) -> Result<Dialed> {
+    let at = address.to_string();
+    let stream = within(config, CONNECT, &at, async {
+        let connecting = config.connector.connect(&address.host, address.port);
+        connecting.await.map_err(|error| broken(CONNECT, &at, error))
+    });
+    let stream = stream.await?;
+    #[cfg(feature = "tls")]
+    let stream = match &config.tls {
+        Some(tls) => within(config, "connect (TLS)", &at, tls.wrap(stream, &address.host, &at)).await?,
+        None => stream,
+    };
+    let mut open = Open { stream, reader: FrameReader::new(config.max_frame_bytes), at: &at };
+    let shaking = async {
+        handshake(config, &mut open).await.map_err(|error| match error {
+            Handshake::Io(error) => broken(HANDSHAKE, &at, error),
+            Handshake::Refused(error) => error,
+        })
+    };
+    let versions = within(config, HANDSHAKE, &at, shaking).await?;
+    let lifetime = match &config.sasl {
+        Some(sasl) => {
+            let login = login::login(&mut open, sasl, &config.client_id, &versions, &at);
+            within(config, LOGIN, &at, login).await?
+        }
+        None => None,
+    };
+    let Open { stream, reader, .. } = open;
+    Ok(Dialed { stream, reader, versions: Arc::new(versions), lifetime })
+}
+
+async fn within<T>(
+    config: &ClusterConfig,
+    operation: &'static str,
+    at: &str,
+    step: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    tokio::time::timeout(config.connect_timeout, step).await.unwrap_or_else(|_| {
+        // The caller puts its own operation in place of ours, so the step is said here as well.
+        let detail = format!("{at}: {operation}: nothing came back in {:?}", config.connect_timeout);
+        let late = io::Error::from(io::ErrorKind::TimedOut);
+        Err(Error::new(ErrorKind::Disconnected, operation).with_detail(detail).with_source(late))
+    })
+}
+
+/// A stream nobody else uses yet: one request at a time, each with 0 for its correlation id.
+struct Open<'a> {
+    stream: BoxStream,
+    reader: FrameReader,
+    at: &'a str,
+}
+
+impl Open<'_> {
+    /// The answer without its correlation id; `None` when the other side hung up.
+    async fn exchange(&mut self, frame: &[u8]) -> io::Result<Option<Bytes>> {
+        self.stream.write_all(frame).await?;
+        self.stream.flush().await?;
+        let Some(mut body) = self.reader.next(&mut self.stream).await? else { return Ok(None) };
+        if body.try_get_i32().ok() != Some(0) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "wrong correlation id"));
+        }
+        Ok(Some(body))
+    }
+}
+
+impl Wire for Open<'_> {
+    async fn ask(&mut self, frame: BytesMut, shape: AnswerShape) -> Result<Bytes> {
+        let hung_up =
+            || io::Error::new(io::ErrorKind::UnexpectedEof, "the other side hung up during the login");
+        let body = match self.exchange(&frame).await {
+            Ok(body) => body.ok_or_else(hung_up),
+            Err(error) => Err(error),
+        };
+        let mut body = body.map_err(|error| broken(LOGIN, self.at, error))?;
+        if shape.tagged_header {
+            let header = guard::tagged_fields_len(&body)
+                .ok_or_else(|| broken(LOGIN, self.at, io::ErrorKind::InvalidData.into()))?;
+            body.advance(header);
+        }
+        Ok(body)
+    }
 }
 
 enum Handshake {
@@ -71,17 +139,16 @@ impl From<Error> for Handshake {
 /// open: one more request on it, in that version, settles the matter.
 async fn handshake(
     config: &ClusterConfig,
-    stream: &mut BoxStream,
-    reader: &mut FrameReader,
+    open: &mut Open<'_>,
 ) -> std::result::Result<ApiVersions, Handshake> {
     let newest = <ApiVersionsRequest as Message>::VERSIONS.max;
-    let answer = api_versions(config, stream, reader, newest).await?;
+    let answer = api_versions(config, open, newest).await?;
     if ErrorCode::from(answer.error_code) != ErrorCode::UNSUPPORTED_VERSION {
         return read_versions(&answer);
     }
     let known = answer.api_keys.iter().find(|api| api.api_key == ApiVersionsRequest::KEY);
     let version = known.map_or(0, |api| api.max_version).clamp(0, newest);
-    let answer = api_versions(config, stream, reader, version).await?;
+    let answer = api_versions(config, open, version).await?;
     read_versions(&answer)
 }
 
@@ -95,8 +162,7 @@ fn read_versions(answer: &ApiVersionsResponse) -> std::result::Result<ApiVersion
 
 async fn api_versions(
     config: &ClusterConfig,
-    stream: &mut BoxStream,
-    reader: &mut FrameReader,
+    open: &mut Open<'_>,
     version: i16,
 ) -> std::result::Result<ApiVersionsResponse, Handshake> {
     // Both must match [a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?, or the broker refuses with 42.
@@ -104,17 +170,12 @@ async fn api_versions(
         .with_client_software_name(StrBytes::from_static_str("kafka-consume-rust"))
         .with_client_software_version(StrBytes::from_static_str(env!("CARGO_PKG_VERSION")));
     let frame = encode(&request, version, &config.client_id)?;
-    stream.write_all(&frame).await?;
-    stream.flush().await?;
-    let Some(mut body) = reader.next(stream).await? else {
+    let Some(body) = open.exchange(&frame).await? else {
         return Err(Handshake::Io(io::Error::new(
             io::ErrorKind::UnexpectedEof,
-            "the other side hung up; the port may expect TLS or SASL",
+            "the other side hung up; the port may expect TLS",
         )));
     };
-    if body.try_get_i32().ok() != Some(0) {
-        return Err(Handshake::Io(io::Error::new(io::ErrorKind::InvalidData, "wrong correlation id")));
-    }
     let refused =
         body.as_ref().try_get_i16().is_ok_and(|code| code == ErrorCode::UNSUPPORTED_VERSION.value());
     let version = if refused { 0 } else { version };
@@ -150,6 +211,17 @@ pub(crate) fn broken(operation: &'static str, at: &str, error: io::Error) -> Err
         Some(oversize) if oversize.looks_like().is_none() => {
             Error::new(ErrorKind::BatchTooLarge, operation).with_detail(format!("{at}: {oversize}"))
         }
+        #[cfg(feature = "tls")]
+        _ => crate::tls::failed(operation, at, error),
+        #[cfg(not(feature = "tls"))]
         _ => Error::new(ErrorKind::Disconnected, operation).with_detail(at.to_owned()).with_source(error),
     }
+}
+
+/// Whether an attempt ended because the other side said nothing.
+pub(crate) fn is_late(error: &Error) -> bool {
+    use std::error::Error as _;
+    let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    error.kind() == ErrorKind::Timeout
+        || source.is_some_and(|source| source.kind() == io::ErrorKind::TimedOut)
 }

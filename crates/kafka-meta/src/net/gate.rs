@@ -11,12 +11,18 @@ use crate::client::Backoff;
 #[derive(Debug)]
 pub(crate) struct Gate {
     backoff: Backoff,
+    /// For refused credentials and certificates: they rarely heal soon, and accounts are locked for insisting.
+    refused: Backoff,
     until: Option<Instant>,
 }
 
 impl Gate {
     pub(crate) fn new() -> Self {
-        Gate { backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)), until: None }
+        Gate {
+            backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)),
+            refused: Backoff::new(Duration::from_millis(250), Duration::from_secs(4)),
+            until: None,
+        }
     }
 
     /// The moment from which the address may be tried; `None` for now.
@@ -29,10 +35,11 @@ impl Gate {
         self.until.is_none_or(|until| now >= until + Duration::from_secs(60))
     }
 
-    /// An attempt failed. Several lanes that fail together count once.
-    pub(crate) fn failed(&mut self, now: Instant, random: f64) {
+    /// An attempt failed, or was refused. Several lanes that fail together count once.
+    pub(crate) fn failed(&mut self, now: Instant, random: f64, refused: bool) {
         if self.opens(now).is_none() {
-            self.until = Some(now + self.backoff.next(random));
+            let backoff = if refused { &mut self.refused } else { &mut self.backoff };
+            self.until = Some(now + backoff.next(random));
         }
     }
 }
@@ -50,9 +57,9 @@ mod tests {
         assert_eq!(gate.opens(now), None);
         let mut waits = Vec::new();
         for _ in 0..8 {
-            gate.failed(now, 0.5);
+            gate.failed(now, 0.5, false);
             let opens = gate.opens(now).unwrap();
-            gate.failed(now, 0.5);
+            gate.failed(now, 0.5, false);
             assert_eq!(gate.opens(now), Some(opens));
             waits.push(opens - now);
             now = opens;

@@ -12,6 +12,7 @@
 //!   they are, and the connection is of no more use.
 //! - Only the oldest request in flight has a time limit, counted from when it became the oldest: the broker has
 //!   not begun on the others. When it passes, the connection is stalled, whoever asked.
+//! - While the pipeline is held only what was put in first is handed out: a login's own messages.
 //! - A broker that throttles (KIP-219) answers first and mutes the socket afterwards: the answer is delivered
 //!   at once and nothing new is handed out until the time is over.
 
@@ -80,6 +81,9 @@ pub(crate) enum Fault {
 /// See the module's head.
 #[derive(Debug)]
 pub(crate) struct Pipeline<T> {
+    /// Goes before all that waits, held or not.
+    first: VecDeque<Submission<T>>,
+    held: bool,
     waiting: VecDeque<Submission<T>>,
     in_flight: VecDeque<InFlight<T>>,
     next_correlation: i32,
@@ -91,6 +95,8 @@ pub(crate) struct Pipeline<T> {
 impl<T: Reply> Pipeline<T> {
     pub(crate) fn new(now: Instant) -> Self {
         Pipeline {
+            first: VecDeque::new(),
+            held: false,
             waiting: VecDeque::new(),
             in_flight: VecDeque::new(),
             // 0 is the handshake's.
@@ -107,6 +113,22 @@ impl<T: Reply> Pipeline<T> {
         self.waiting.push_back(submission);
     }
 
+    /// Takes a request on that goes before all others, even while they are held.
+    pub(crate) fn submit_first(&mut self, now: Instant, submission: Submission<T>) {
+        self.active = now;
+        self.first.push_back(submission);
+    }
+
+    /// Keeps requests back, or lets them go on. Those in flight are not concerned.
+    pub(crate) fn hold(&mut self, held: bool) {
+        self.held = held;
+    }
+
+    /// Whether a request waits or is in flight.
+    pub(crate) fn is_in_use(&self) -> bool {
+        !(self.first.is_empty() && self.waiting.is_empty() && self.in_flight.is_empty())
+    }
+
     /// The next frame to write; the caller must write all of it.
     pub(crate) fn poll_frame(&mut self, now: Instant) -> Option<Bytes> {
         if self.throttled_until.is_some_and(|until| now < until) {
@@ -114,7 +136,12 @@ impl<T: Reply> Pipeline<T> {
         }
         self.throttled_until = None;
         loop {
-            let Submission { mut frame, shape, patience, reply } = self.waiting.pop_front()?;
+            let next = match self.first.pop_front() {
+                None if self.held => None,
+                None => self.waiting.pop_front(),
+                first => first,
+            };
+            let Submission { mut frame, shape, patience, reply } = next?;
             if reply.is_abandoned() {
                 continue;
             }
@@ -173,7 +200,9 @@ impl<T: Reply> Pipeline<T> {
     /// When to look again without any input. Never a moment that has passed unless [`Pipeline::handle_time`] or
     /// [`Pipeline::poll_frame`] has something to do about it.
     pub(crate) fn next_deadline(&self, now: Instant) -> Instant {
-        let throttled = self.throttled_until.filter(|until| now < *until && !self.waiting.is_empty());
+        let throttled = self
+            .throttled_until
+            .filter(|until| now < *until && !(self.waiting.is_empty() && self.first.is_empty()));
         let alone = match self.in_flight.front() {
             Some(oldest) => self.oldest_since + oldest.patience,
             None => self.active + IDLE,
@@ -194,7 +223,8 @@ impl<T: Reply> Pipeline<T> {
     /// The connection is over: everybody still waiting.
     pub(crate) fn into_replies(self) -> impl Iterator<Item = T> {
         let sent = self.in_flight.into_iter().map(|request| request.reply);
-        sent.chain(self.waiting.into_iter().map(|request| request.reply))
+        let unsent = self.first.into_iter().chain(self.waiting);
+        sent.chain(unsent.map(|request| request.reply))
     }
 }
 

@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::watch;
@@ -102,6 +103,10 @@ impl Room {
             },
             Ok(Err(_)) => Err(stopped(address)),
             Err(_) => {
+                // Attempts that are refused are held back: what keeps them from succeeding is the better answer.
+                if let Some(refused) = dialer.last_failure(address).filter(is_refused) {
+                    return Err(refused);
+                }
                 let detail = match dialer.last_failure(address) {
                     Some(failure) => format!("still connecting to {address}; the last attempt: {failure}"),
                     None => format!("still connecting to {address}"),
@@ -171,6 +176,10 @@ impl Room {
     }
 }
 
+fn is_refused(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Authentication | ErrorKind::Tls)
+}
+
 fn stopped(address: &Address) -> Error {
     Error::new(ErrorKind::Closed, "connect").with_detail(format!("{address}: the runtime has been shut down"))
 }
@@ -185,6 +194,8 @@ pub(crate) struct Dialer {
     config: Arc<ClusterConfig>,
     failing: Mutex<HashMap<Address, Failing>>,
     rooms: Mutex<Vec<Weak<Room>>>,
+    /// Somebody has been connected to: the settings are not what is wrong.
+    proven: AtomicBool,
 }
 
 impl fmt::Debug for Dialer {
@@ -195,7 +206,7 @@ impl fmt::Debug for Dialer {
 
 impl Dialer {
     pub(crate) fn new(config: Arc<ClusterConfig>) -> Self {
-        Dialer { config, failing: Mutex::default(), rooms: Mutex::default() }
+        Dialer { config, failing: Mutex::default(), rooms: Mutex::default(), proven: AtomicBool::new(false) }
     }
 
     /// A new, empty room.
@@ -242,7 +253,7 @@ impl Dialer {
         let entry = failing
             .entry(address.clone())
             .or_insert_with(|| Failing { gate: Gate::new(), last: error.clone() });
-        entry.gate.failed(now, fastrand::f64());
+        entry.gate.failed(now, fastrand::f64(), is_refused(&error));
         entry.last = error;
     }
 
@@ -276,13 +287,18 @@ impl Dialer {
         let socket = match dialed {
             Ok(dialed) => {
                 tracing::debug!(%address, "connected");
-                let (handle, socket) = connection(dialed, address.clone());
+                self.proven.store(true, Ordering::Relaxed);
+                let (handle, socket) = connection(dialed, self.config.clone(), address.clone());
                 state.send_replace(Dial::Ready(Arc::new(handle)));
                 // The state holds the handle; kept here it would keep the connection alive for ever.
                 drop(state);
                 socket
             }
-            Err(error) => {
+            Err(mut error) => {
+                if super::is_hang_up(&error) && self.proven.load(Ordering::Relaxed) {
+                    // Brokers that spoke TLS a moment ago are going down rather than misconfigured.
+                    error = error.with_kind(ErrorKind::Disconnected);
+                }
                 tracing::debug!(%address, %error, "cannot connect");
                 self.failed(&address, error.clone());
                 state.send_replace(Dial::Failed(error));
