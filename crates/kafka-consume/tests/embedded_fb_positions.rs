@@ -15,7 +15,7 @@ mod support;
 use std::time::Duration;
 
 use kafka_consume::{Cluster, Consumer, ConsumerConfig, ErrorKind, OffsetReset, Position};
-use kafka_protocol::messages::{ApiKey, FetchResponse, OffsetFetchResponse};
+use kafka_protocol::messages::{ApiKey, FetchResponse, MetadataResponse, OffsetFetchResponse};
 use support::{LIMIT, Offsets, Oracle, one, poll_error, poll_until, read_some, read_to, stay_empty};
 use testkit::embedded::{Embedded, TopicSpec};
 use tokio::time::{sleep, timeout};
@@ -494,4 +494,32 @@ async fn fb48_a_partition_out_and_back_in_keeps_what_is_known_of_its_log() {
     consumer.assign_more([(("t".to_owned(), 0), Position::Latest)]).await.unwrap();
     poll_until(&mut consumer, "the end to be known", known).await;
     assert_eq!(consumer.position("t", 0), Some(20));
+}
+
+/// One broker is behind and goes on telling the old topic's id: nobody goes back to it.
+#[tokio::test(start_paused = true)]
+async fn fb39_a_broker_that_still_tells_the_old_topic_is_not_believed() {
+    let broker = Embedded::start(3);
+    broker.create_topic_with("t", TopicSpec::new(1).with_placement(vec![vec![1]]));
+    fill(&broker, "t", 0, 10, 10);
+    let config = broker.config().with_metadata_max_age(Duration::from_millis(300));
+    let mut consumer = Consumer::new(Cluster::connect_with(config).await.unwrap(), ConsumerConfig::new());
+    consumer.assign(one("t", 0), Position::Earliest).await.unwrap();
+    read_to(&mut consumer, &at("t", 100), &mut Oracle::strict()).await;
+    let old = broker.topic_id("t");
+    // Every second answer, as if two brokers were asked by turns.
+    let behind =
+        broker.fault(ApiKey::Metadata).every(2).always().map(move |answer: &mut MetadataResponse| {
+            answer.topics.iter_mut().for_each(|topic| topic.topic_id = old);
+        });
+    broker.recreate_topic("t");
+    poll_until(&mut consumer, "the new topic", |consumer| consumer.position("t", 0) == Some(0)).await;
+    let mut oracle = Oracle::strict();
+    for round in 1..=20 {
+        fill(&broker, "t", 0, 1, 5);
+        read_to(&mut consumer, &at("t", round * 5), &mut oracle).await;
+        stay_empty(&mut consumer, Duration::from_millis(700)).await;
+    }
+    assert_eq!(consumer.position("t", 0), Some(100));
+    assert!(behind.hits() > 5, "{} answers told the old id", behind.hits());
 }

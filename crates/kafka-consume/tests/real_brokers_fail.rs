@@ -404,6 +404,88 @@ async fn fb42_metadata_that_names_a_stale_leader() {
     assert!(support::fetches(&proxy).len() < 60);
 }
 
+/// Connections stay open and say nothing; when it thaws, it still thinks that it leads.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_leader_is_left_and_what_it_says_late_is_of_no_use() {
+    let (kafka, _turn) = cluster!();
+    kafka.create_topic_on("frozen", &[&[2, 3], &[1, 3]], &[]).await.unwrap();
+    let mut writer = Writer::new(&kafka.bootstrap());
+    for partition in 0..2 {
+        writer.send("frozen", partition, numbered(partition, 0..10)).await.unwrap();
+    }
+    let cluster = ClusterConfig::new(&kafka.bootstrap()).with_request_timeout(Duration::from_secs(2));
+    let mut consumer = Consumer::new(Cluster::connect_with(cluster).await.unwrap(), ConsumerConfig::new());
+    consumer.assign(partitions("frozen", 2), Position::Earliest).await.unwrap();
+    let mut oracle = Oracle::strict();
+    let ends = |end: i64| -> Offsets { partitions("frozen", 2).into_iter().map(|key| (key, end)).collect() };
+    read_to(&mut consumer, &ends(10), &mut oracle).await;
+    kafka.freeze_node(2).unwrap();
+    // The neighbour goes on at once.
+    writer.send("frozen", 1, numbered(1, 10..20)).await.unwrap();
+    let only: Offsets = [(("frozen".to_owned(), 1), 20)].into();
+    let start = Instant::now();
+    read_to(&mut consumer, &only, &mut oracle).await;
+    println!("the neighbour waited {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(5));
+    until("another leader", async || {
+        let seen = kafka.client(1).await.unwrap().call(12, &MetadataRequest::default()).await.unwrap();
+        let topic =
+            seen.topics.iter().find(|topic| topic.name.as_ref().is_some_and(|name| &*name.0 == "frozen"));
+        topic.is_some_and(|topic| {
+            topic
+                .partitions
+                .iter()
+                .any(|partition| partition.partition_index == 0 && partition.leader_id.0 == 3)
+        })
+    })
+    .await;
+    let mut writer = Writer::new(&kafka.node(3).unwrap());
+    writer.send("frozen", 0, numbered(0, 10..20)).await.unwrap();
+    read_to(&mut consumer, &ends(20), &mut oracle).await;
+    kafka.thaw_node(2).unwrap();
+    kafka.wait_in_sync("frozen").await.unwrap();
+    for partition in 0..2 {
+        writer.send("frozen", partition, numbered(partition, 20..30)).await.unwrap();
+    }
+    read_to(&mut consumer, &ends(30), &mut oracle).await;
+    assert_eq!((oracle.count, consumer.metrics().resets, consumer.metrics().truncations), (60, 0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leaders_that_move_under_the_reader_cost_nothing() {
+    let (kafka, _turn) = cluster!();
+    kafka.create_topic("moves", 3, 3, &[]).await.unwrap();
+    let mut writer = Writer::new(&kafka.bootstrap());
+    for partition in 0..3 {
+        writer.numbers("moves", partition, 0..10_000).await.unwrap();
+    }
+    kafka.wait_in_sync("moves").await.unwrap();
+    let config = ConsumerConfig::new().partition_max_bytes(4_000).max_bytes(8_000).fetch_buffer_bytes(64_000);
+    let mut consumer = consumer(&kafka.bootstrap(), config).await;
+    consumer.assign(partitions("moves", 3), Position::Earliest).await.unwrap();
+    let moving = tokio::spawn(async move {
+        for n in 0..12 {
+            let partition = n % 3;
+            let leader = kafka.leader("moves", partition).await.unwrap();
+            kafka.move_leader("moves", partition, leader % 3 + 1).await.unwrap();
+        }
+    });
+    let (mut rounds, ends) =
+        (0, partitions("moves", 3).into_iter().map(|key| (key, 10_000)).collect::<Offsets>());
+    while !moving.is_finished() {
+        for partition in 0..3 {
+            consumer.seek("moves", partition, 0).unwrap();
+        }
+        let mut oracle = Oracle::strict();
+        read_to(&mut consumer, &ends, &mut oracle).await;
+        assert_eq!(oracle.count, 30_000);
+        rounds += 1;
+    }
+    moving.await.unwrap();
+    println!("{rounds} rounds while leaders moved twelve times; {} retries", consumer.metrics().retries);
+    assert_eq!((consumer.metrics().resets, consumer.metrics().truncations), (0, 0));
+}
+
 /// KIP-320 on real brokers: an unclean election takes records away that had been read.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unclean_election_leads_back_to_where_the_logs_part() {

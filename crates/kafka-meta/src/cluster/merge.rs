@@ -6,7 +6,8 @@
 //! - A partition's leader epoch never decreases. An answer with an older epoch than one seen, here or anywhere
 //!   else, leaves the partition as it is, and its leader counts as unknown until metadata has caught up.
 //! - Another topic id under a known name is another topic: its epochs start anew, whatever their value. A nil id
-//!   (old broker) proves nothing either way.
+//!   (old broker) proves nothing either way. An id that was replaced does not come back: a broker that tells it
+//!   is behind, unless several answers in a row do.
 //! - An answer without epochs (old broker) is believed as it comes, and what was seen is forgotten.
 //! - An answer about every topic replaces; one about some topics replaces those. Topics nobody wants any more go
 //!   with the next answer. The list of brokers is always replaced whole.
@@ -46,6 +47,40 @@ pub(crate) enum Wanted {
 struct Seen {
     id: Uuid,
     epochs: HashMap<i32, i32>,
+    /// Ids the name had before, newest last.
+    replaced: Vec<Uuid>,
+    /// Answers in a row that told a replaced id.
+    behind: u32,
+}
+
+/// Replaced ids remembered per name.
+const REPLACED: usize = 4;
+
+/// Answers in a row that tell a replaced id before it is believed: then it was the other one that was old.
+const BELIEVED_AFTER: u32 = 5;
+
+impl Seen {
+    /// Whether the answer is of a broker that has not heard of the topic's replacement yet.
+    fn is_behind(&mut self, id: Uuid) -> bool {
+        if id == self.id || !self.replaced.contains(&id) || self.behind >= BELIEVED_AFTER {
+            return false;
+        }
+        self.behind += 1;
+        true
+    }
+
+    fn take_id(&mut self, id: Uuid) {
+        self.behind = 0;
+        if !self.id.is_nil() && self.id != id {
+            self.epochs.clear();
+            self.replaced.retain(|old| *old != id);
+            self.replaced.push(self.id);
+            if self.replaced.len() > REPLACED {
+                self.replaced.remove(0);
+            }
+        }
+        self.id = id;
+    }
 }
 
 /// The picture and what is remembered beside it.
@@ -119,10 +154,12 @@ impl Picture {
         let old = self.snapshot.topics.get(&topic.name);
         let seen = self.seen.entry(topic.name).or_default();
         if !topic.id.is_nil() {
-            if !seen.id.is_nil() && seen.id != topic.id {
-                seen.epochs.clear();
+            if let Some(old) = old
+                && seen.is_behind(topic.id)
+            {
+                return Topic::clone(old);
             }
-            seen.id = topic.id;
+            seen.take_id(topic.id);
         }
         let same_topic = |old: &&Arc<Topic>| old.id == topic.id || old.id.is_nil() || topic.id.is_nil();
         let old = old.filter(same_topic);

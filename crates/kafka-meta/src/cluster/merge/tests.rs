@@ -107,6 +107,32 @@ fn another_topic_id_is_another_topic_and_its_epochs_start_anew() {
 }
 
 #[test]
+fn a_replaced_id_does_not_come_back_with_a_broker_that_is_behind() {
+    let mut picture = Picture::default();
+    let id = |picture: &Picture| picture.snapshot().topic(orders()).unwrap().id.as_u128();
+    merge(&mut picture, vec![topic("orders", 1, &[(1, 9)])]);
+    merge(&mut picture, vec![topic("orders", 2, &[(2, 0)])]);
+    for _ in 0..20 {
+        assert!(!merge(&mut picture, vec![topic("orders", 1, &[(1, 9)])]).changed);
+        assert_eq!((id(&picture), leader(&picture)), (2, (Some(2), Some(0))));
+        merge(&mut picture, vec![topic("orders", 2, &[(2, 0)])]);
+    }
+}
+
+#[test]
+fn a_replaced_id_is_believed_when_nobody_tells_the_other_any_more() {
+    let mut picture = Picture::default();
+    let id = |picture: &Picture| picture.snapshot().topic(orders()).unwrap().id.as_u128();
+    // The first broker asked was up to date, the second behind: what it told was the old id.
+    merge(&mut picture, vec![topic("orders", 2, &[(2, 0)])]);
+    merge(&mut picture, vec![topic("orders", 1, &[(1, 9)])]);
+    for _ in 0..6 {
+        merge(&mut picture, vec![topic("orders", 2, &[(2, 0)])]);
+    }
+    assert_eq!((id(&picture), leader(&picture)), (2, (Some(2), Some(0))));
+}
+
+#[test]
 fn a_nil_id_of_an_old_broker_does_not_restart_epochs() {
     let mut picture = Picture::default();
     merge(&mut picture, vec![topic("orders", 1, &[(1, 5)])]);
