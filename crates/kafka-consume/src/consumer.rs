@@ -448,7 +448,11 @@ impl Consumer {
 
     /// Counters since the consumer was made, and where each partition stands now.
     pub fn metrics(&self) -> ConsumerMetrics {
-        self.shared.with(|core| ConsumerMetrics::of(core))
+        let metrics = self.shared.with(|core| ConsumerMetrics::of(core));
+        match self.shared.member.get() {
+            Some(member) => member.look(|core| metrics.with_member(&core.counts)),
+            None => metrics,
+        }
     }
 
     /// Stops fetching and closes the fetch sessions at the brokers, best effort and within about a second.

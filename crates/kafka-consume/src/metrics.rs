@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::engine::Core;
+use crate::member::orders::Counts;
 
 /// Counters since the consumer was made, and where its partitions stand.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +39,16 @@ pub struct ConsumerMetrics {
     pub dropped_buffers: u64,
     /// Partitions that will not move without the caller.
     pub stopped_partitions: usize,
+    /// Reconciliations that moved partitions (`rebalance-total`); 0 for a manual consumer, as the next four.
+    pub rebalances: u64,
+    /// Times the group membership was lost.
+    pub memberships_lost: u64,
+    /// Rebalance callbacks begun for the third time or more in a row: polls are dropped while they run.
+    pub callback_restarts: u64,
+    /// Auto-commits answered.
+    pub auto_commits: u64,
+    /// Auto-commits refused or failed, per partition where the coordinator told.
+    pub auto_commit_failures: u64,
     /// Every assigned partition, in order of topic and partition.
     pub partitions: Vec<PartitionMetrics>,
 }
@@ -110,6 +121,16 @@ impl ConsumerMetrics {
             dropped_buffers: counts.dropped_buffers,
             stopped_partitions: core.stopped().len(),
             partitions,
+            ..ConsumerMetrics::default()
         }
+    }
+
+    pub(crate) fn with_member(mut self, counts: &Counts) -> ConsumerMetrics {
+        self.rebalances = counts.rebalances;
+        self.memberships_lost = counts.lost;
+        self.callback_restarts = counts.callback_restarts;
+        self.auto_commits = counts.commits;
+        self.auto_commit_failures = counts.commit_failures;
+        self
     }
 }
