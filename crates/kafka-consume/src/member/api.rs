@@ -234,8 +234,11 @@ impl Builder {
             if prepare(Arc::clone(shared), Arc::clone(&self.listener)).await? {
                 return Ok(Records::default());
             }
-            let look = shared.look(deadline);
-            match look {
+            if shared.member.get().is_some_and(|cell| cell.look(Core::has_left)) {
+                // A leave whose future was dropped has come to its end here.
+                return Err(closed());
+            }
+            match shared.look(deadline) {
                 crate::shared::Look::Done(result) => return result,
                 crate::shared::Look::Wait(until) => {
                     tokio::select! {

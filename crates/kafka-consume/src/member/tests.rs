@@ -2,4 +2,5 @@
 
 mod actor;
 mod book;
+mod cancel;
 mod schedule;

@@ -30,6 +30,8 @@ struct Progress {
     prefix: i64,
     beyond: BTreeSet<i64>,
     committed: i64,
+    handed: BTreeSet<i64>,
+    repeats: u64,
 }
 
 pub(super) struct Book {
@@ -113,6 +115,8 @@ impl Book {
         let claim = self.claims.entry(member).or_default();
         for record in records {
             let key = (record.topic.as_str().to_owned(), record.partition);
+            let progress = self.progress.entry(key.clone()).or_default();
+            progress.repeats += u64::from(!progress.handed.insert(record.offset));
             if !claim.partitions.contains(&key) {
                 foreign.insert((key.clone(), record.offset));
             }
@@ -166,6 +170,11 @@ impl Book {
 
     pub fn claims_of(&self, member: usize) -> usize {
         self.claims.get(&member).map_or(0, |claim| claim.partitions.len())
+    }
+
+    /// How many records were handed out a second time.
+    pub fn repeats(&self) -> u64 {
+        self.progress.values().map(|progress| progress.repeats).sum()
     }
 
     pub fn prefix(&self, key: &Key) -> i64 {
