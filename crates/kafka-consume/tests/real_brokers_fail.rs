@@ -51,6 +51,9 @@ async fn cluster() -> Option<(&'static Kafka, MutexGuard<'static, ()>)> {
     for node in kafka.nodes().unwrap() {
         if kafka.pid(node).is_none() {
             kafka.restart_node(node).await.unwrap();
+        } else {
+            // A test before this one may have failed with a node frozen.
+            kafka.thaw_node(node).unwrap();
         }
     }
     Some((kafka, turn))
@@ -428,7 +431,13 @@ async fn a_frozen_leader_is_left_and_what_it_says_late_is_of_no_use() {
     println!("the neighbour waited {:?}", start.elapsed());
     assert!(start.elapsed() < Duration::from_secs(5));
     until("another leader", async || {
-        let seen = kafka.client(1).await.unwrap().call(12, &MetadataRequest::default()).await.unwrap();
+        let seen = kafka
+            .client(1)
+            .await
+            .unwrap()
+            .call(12, &MetadataRequest::default().with_topics(None))
+            .await
+            .unwrap();
         let topic =
             seen.topics.iter().find(|topic| topic.name.as_ref().is_some_and(|name| &*name.0 == "frozen"));
         topic.is_some_and(|topic| {
