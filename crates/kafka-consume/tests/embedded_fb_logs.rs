@@ -350,3 +350,34 @@ async fn fb35_one_hot_partition_starves_nobody() {
     assert!(consumer.lag("t", 0).unwrap() > 0, "the hot one is still behind");
     assert!(polls < 400, "{polls} polls until every quiet one had its turn");
 }
+
+/// Limits far below one batch: an answer has one batch of one partition, and nobody waits for anything.
+#[tokio::test(start_paused = true)]
+async fn fb35_limits_below_a_batch_cost_no_waiting() {
+    for nodes in [1, 3] {
+        let broker = Embedded::start(nodes);
+        broker.create_topic("t", 3);
+        for partition in 0..3 {
+            fill(&broker, "t", partition, 20, 500);
+        }
+        let config =
+            ConsumerConfig::new().partition_max_bytes(4_000).max_bytes(8_000).fetch_buffer_bytes(64_000);
+        let mut consumer = from_start(&broker, "t", 3, config).await;
+        let ends: Offsets = partitions("t", 3).into_iter().map(|key| (key, 10_000)).collect();
+        let start = tokio::time::Instant::now();
+        for round in 0..3 {
+            for partition in 0..3 {
+                consumer.seek("t", partition, 0).unwrap();
+            }
+            let mut oracle = Oracle::strict();
+            read_to(&mut consumer, &ends, &mut oracle).await;
+            assert_eq!(oracle.count, 30_000);
+            println!(
+                "{nodes} nodes, round {round}: {:?}, {} fetches",
+                start.elapsed(),
+                consumer.metrics().fetches
+            );
+        }
+        assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    }
+}
