@@ -19,6 +19,9 @@
 //!   revokes nothing.
 //! - Epochs are followed within one life only; a fence ends the life, and a new one starts from epoch 0.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -138,8 +141,10 @@ impl Membership {
         }
     }
 
-    fn is_in_group(&self) -> bool {
-        matches!(self.state, State::Joined) || (self.state == State::Joining && self.in_flight.is_some())
+    /// Whether the coordinator may have the member. It may have taken a join whose answer was lost, and would
+    /// keep partitions for a ghost until its session ends.
+    fn may_be_in_group(&self) -> bool {
+        matches!(self.state, State::Joined | State::Joining | State::Purging)
     }
 
     fn join(&mut self, now: Instant) {
@@ -178,7 +183,7 @@ impl Membership {
     }
 
     fn leave(&mut self, goodbye: Goodbye) {
-        let known = self.is_in_group() || self.epoch > 0;
+        let known = self.may_be_in_group() || self.epoch > 0;
         match goodbye {
             Goodbye::Leave if matches!(self.state, State::Left) => {}
             Goodbye::Leave
