@@ -34,6 +34,7 @@ async fn members_live_through_the_death_of_their_coordinator() {
     settled("a leave without the node", &seen, &topics.all, &[1, 2]).await;
     kafka.restart_node(coordinator).await.unwrap();
     kafka.wait_in_sync("failover").await.unwrap();
+    topics.reconnect(&kafka);
     topics.write(50).await;
     until("everything is read", PATIENCE, || seen.lock().unwrap().read() == topics.total()).await;
     let cluster = Cluster::connect(&kafka.bootstrap()).await.unwrap();

@@ -261,6 +261,11 @@ impl Topics {
         Topics { names, all, writer: Writer::new(&kafka.bootstrap()), each: 0 }
     }
 
+    /// After a node died: connections to it are of no use.
+    pub fn reconnect(&mut self, kafka: &Kafka) {
+        self.writer = Writer::new(&kafka.bootstrap());
+    }
+
     /// So many more records to each partition.
     pub async fn write(&mut self, count: usize) {
         for (topic, partition) in &self.all {
