@@ -362,6 +362,26 @@ async fn fb47_a_pause_lasts_while_the_partition_stays_and_refetches_nothing() {
     }
 }
 
+/// A caller who pauses to hold records back must not have them fetched over and over.
+#[tokio::test(start_paused = true)]
+async fn fb47_what_is_under_way_when_a_pause_comes_is_kept() {
+    let broker = Embedded::start(1);
+    broker.create_topic("t", 1);
+    fill(&broker, "t", 0, 1, 10);
+    let held = broker.fault(ApiKey::Fetch).times(1).hold_answer();
+    let mut consumer = consumer(&broker, ConsumerConfig::new()).await;
+    consumer.assign(one("t", 0), Position::Earliest).await.unwrap();
+    assert!(broker.until(LIMIT, |_| held.hits() == 1).await);
+    consumer.pause("t", 0);
+    held.release();
+    stay_empty(&mut consumer, Duration::from_secs(2)).await;
+    consumer.resume("t", 0);
+    assert_eq!(read_some(&mut consumer, 10).await[0].offset, 0);
+    let from_start =
+        broker.requests_of(ApiKey::Fetch).into_iter().flat_map(|seen| seen.fetch.unwrap().partitions);
+    assert_eq!(from_start.filter(|(_, _, offset)| *offset == 0).count(), 1, "fetched once");
+}
+
 #[tokio::test(start_paused = true)]
 async fn fb48_the_next_record_is_the_one_sought() {
     let broker = Embedded::start(1);
