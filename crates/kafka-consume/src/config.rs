@@ -3,6 +3,8 @@
 //!
 //! Defaults equal the Java consumer's where Java has the setting; each departure gives its reason at the field.
 
+mod properties;
+
 use std::time::Duration;
 
 use kafka_meta::{Error, ErrorKind, Result};
@@ -80,6 +82,9 @@ pub struct ConsumerConfig {
     /// Bytes that may be buffered, in flight and inflated ahead, all partitions together. Default: 64 MiB
     /// (librdkafka's `queued.max.messages.kbytes`; Java has no such bound). One answer may exceed it, alone.
     pub fetch_buffer_bytes: usize,
+    /// Whether a group member commits by itself (`enable.auto.commit`); its `auto_commit` has the last word. A
+    /// manual consumer never does. Default: true.
+    pub auto_commit: bool,
     /// How often a group member commits by itself, in milliseconds (`auto.commit.interval.ms`); a manual
     /// consumer never does. Default: 5,000.
     pub auto_commit_interval_ms: u32,
@@ -121,6 +126,7 @@ impl Default for ConsumerConfig {
             partition_max_bytes: 1 << 20,
             max_poll_records: 500,
             fetch_buffer_bytes: 64 << 20,
+            auto_commit: true,
             auto_commit_interval_ms: 5_000,
             auto_offset_reset: OffsetReset::Earliest,
             check_crcs: true,
@@ -186,6 +192,12 @@ impl ConsumerConfig {
     /// Sets [`fetch_buffer_bytes`](Self::fetch_buffer_bytes).
     pub fn fetch_buffer_bytes(mut self, bytes: usize) -> Self {
         self.fetch_buffer_bytes = bytes;
+        self
+    }
+
+    /// Sets [`auto_commit`](Self::auto_commit).
+    pub fn auto_commit(mut self, on: bool) -> Self {
+        self.auto_commit = on;
         self
     }
 

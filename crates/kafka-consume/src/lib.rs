@@ -65,7 +65,7 @@ pub use handle::ConsumerHandle;
 pub use kafka_meta::TlsConfig;
 pub use kafka_meta::{
     Cluster, ClusterConfig, CommittedOffset, Error, ErrorCode, ErrorKind, GroupMetadata, Positions, Result,
-    Sasl, Secret, Token, TokenProvider, TopicName,
+    Sasl, Secret, Token, TokenProvider, TopicName, parse_properties,
 };
 pub use kafka_read::{Header, Headers, Record, RecordRef, Records, Timestamp, TimestampType, Visibility};
 pub use metrics::{ConsumerMetrics, PartitionMetrics};
@@ -80,4 +80,6 @@ mod guides {
     struct Readme;
     #[doc = include_str!("../../../docs/groups.md")]
     struct Groups;
+    #[doc = include_str!("../../../docs/properties.md")]
+    struct Properties;
 }

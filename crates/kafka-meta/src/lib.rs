@@ -45,6 +45,8 @@ mod tls;
 #[doc(hidden)]
 pub mod client;
 #[doc(hidden)]
+pub mod properties;
+#[doc(hidden)]
 pub mod transport;
 #[doc(hidden)]
 pub mod wire;
@@ -54,6 +56,7 @@ pub use config::ClusterConfig;
 pub use error::{Error, ErrorCode, ErrorKind, Result};
 pub use name::TopicName;
 pub use positions::{CommittedOffset, GroupMetadata, Positions};
+pub use properties::parse as parse_properties;
 pub use sasl::{Sasl, Token, TokenProvider};
 pub use secret::Secret;
 #[cfg(feature = "tls")]

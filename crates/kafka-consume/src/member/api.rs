@@ -110,10 +110,10 @@ impl Builder {
             return Err(refuse("the rebalance timeout must be at least 1 ms"));
         }
         Ok(Builder {
+            auto_commit: config.auto_commit,
             consumer: Consumer::new(cluster, config),
             group,
             wanted,
-            auto_commit: true,
             instance_id: None,
             remote_assignor: None,
             assignors: Assignor::DEFAULT.to_vec(),
