@@ -448,7 +448,8 @@ async fn a_frozen_leader_is_left_and_what_it_says_late_is_of_no_use() {
         })
     })
     .await;
-    let mut writer = Writer::new(&kafka.node(3).unwrap());
+    // The other one may not have heard of it yet, and would send the writer to the frozen one.
+    let mut writer = Writer::new(&kafka.node(1).unwrap());
     writer.send("frozen", 0, numbered(0, 10..20)).await.unwrap();
     read_to(&mut consumer, &ends(20), &mut oracle).await;
     kafka.thaw_node(2).unwrap();
