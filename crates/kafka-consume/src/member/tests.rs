@@ -3,4 +3,5 @@
 mod actor;
 mod book;
 mod cancel;
+mod core;
 mod schedule;

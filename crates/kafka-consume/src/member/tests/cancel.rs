@@ -281,3 +281,87 @@ async fn a_poll_after_a_dropped_leave_ends_with_closed() {
         assert!(setup.kafka.group_members(GROUP).is_empty());
     }
 }
+
+/// Panics once in each callback.
+struct Panics {
+    left: [bool; 3],
+    inner: Notary,
+}
+
+impl Panics {
+    fn once(&mut self, which: usize) {
+        assert!(!std::mem::take(&mut self.left[which]), "on purpose");
+    }
+}
+
+impl crate::RebalanceListener for Panics {
+    fn on_revoke(
+        &mut self,
+        revoked: Vec<crate::RevokedPartition>,
+    ) -> futures::future::BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let result = self.inner.on_revoke(revoked).await;
+            self.once(0);
+            result
+        })
+    }
+
+    fn on_assign(&mut self, assigned: Vec<(String, i32)>) -> futures::future::BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let result = self.inner.on_assign(assigned).await;
+            self.once(1);
+            result
+        })
+    }
+
+    fn on_lost(&mut self, lost: Vec<crate::RevokedPartition>) -> futures::future::BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let result = self.inner.on_lost(lost).await;
+            self.once(2);
+            result
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_callback_that_panics_lifts_its_gate() {
+    use futures::FutureExt;
+    for kind in KINDS {
+        let setup = Setup::new();
+        let mut member = setup.member(kind, 0).await;
+        let notary = Notary {
+            number: 0,
+            handle: member.consumer.handle(),
+            kafka: setup.kafka.clone(),
+            book: Arc::clone(&setup.book),
+            slow: Arc::default(),
+        };
+        member.set_listener(Panics { left: [true; 3], inner: notary });
+        let mut panics = 0;
+        let mut fenced = false;
+        let mut other = None;
+        for _ in 0..400 {
+            setup.book.lock().unwrap().processed(0);
+            match std::panic::AssertUnwindSafe(member.poll()).catch_unwind().await {
+                Ok(records) => setup.take(records),
+                Err(_) => panics += 1,
+            }
+            if setup.all_read() && panics == 1 && other.is_none() {
+                let cluster = Cluster::connect_with(setup.kafka.config()).await.unwrap();
+                let topics = ["t".to_owned()];
+                other =
+                    Some(start(1, kind, &setup.kafka, cluster, setup.config.clone(), &topics, &setup.book));
+            }
+            let shares = setup.book.lock().unwrap().claims_of(0) == 2;
+            if panics == 2 && shares && !fenced {
+                fenced = setup.kafka.remove_member(GROUP, member.member_id());
+            }
+            if panics == 3 && shares {
+                break;
+            }
+        }
+        setup.check(&format!("{kind:?}"));
+        assert_eq!((panics, setup.book.lock().unwrap().claims_of(0)), (3, 2), "{kind:?}");
+        member.leave(true).await.unwrap();
+    }
+}
