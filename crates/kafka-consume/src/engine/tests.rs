@@ -4,6 +4,7 @@
 mod answers;
 mod broker;
 mod handing_out;
+mod interleavings;
 mod leases;
 mod model;
 mod oracle;
