@@ -133,11 +133,18 @@ pub(crate) struct AssignorState {
     /// The newest generation any claim came from; never goes down, so that a group of only stale members is still
     /// known to be stale.
     pub max_generation: i32,
+    /// Rounds in a row that withheld something. Nearness and stickiness can pull a partition to and fro for ever
+    /// (Java's rule drops claims without a nearby replica); a group that does not come to rest is spread without
+    /// regard to racks until it does.
+    pub restless: u32,
 }
+
+/// A move takes two rounds; more than this many in a row is no move but a swing.
+const RESTLESS: u32 = 4;
 
 impl Default for AssignorState {
     fn default() -> Self {
-        Self { max_generation: -1 }
+        Self { max_generation: -1, restless: 0 }
     }
 }
 

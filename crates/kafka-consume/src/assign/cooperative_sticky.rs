@@ -9,7 +9,9 @@ use super::group::{Cells, Group};
 use super::sticky::{self, Claim, Spread};
 
 pub(super) fn assign(group: &Group<'_>, state: &mut AssignorState) -> (Vec<Vec<usize>>, usize) {
-    withhold(unadjusted(group, state))
+    let (lists, withheld) = withhold(unadjusted(group, state));
+    state.restless = if withheld == 0 { 0 } else { state.restless.saturating_add(1) };
+    (lists, withheld)
 }
 
 /// The spread aimed at, before what still has an old owner is taken out.

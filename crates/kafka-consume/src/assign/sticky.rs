@@ -47,7 +47,7 @@ const NO_GENERATION: i32 = -1;
 /// Spreads the group's partitions; `claims` by member number.
 pub(super) fn assign(group: &Group<'_>, claims: &[Claim], state: &mut AssignorState) -> Spread {
     let settled = settle(group, claims, state);
-    let racks = Racks::new(group);
+    let racks = if state.restless < super::RESTLESS { Racks::new(group) } else { Racks::default() };
     let all: Vec<usize> = (0..group.members.len()).collect();
     let racks = if racks.matter(&all, 0..group.partition_count()) { racks } else { Racks::default() };
     if same_topics(group) {

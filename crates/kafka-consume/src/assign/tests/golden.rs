@@ -39,6 +39,7 @@ impl Case {
             name: line["name"].as_str().unwrap().to_owned(),
             topics: read_topics(&line),
             state: AssignorState {
+                restless: 0,
                 max_generation: line.get("max_generation_before").map_or(-1, |v| v.as_i64().unwrap() as i32),
             },
             java: lists("assignment"),

@@ -103,7 +103,7 @@ proptest! {
 
     #[test]
     fn the_sticky_spread_is_complete_disjoint_and_balanced(members in any_members(), topics in any_topics(), newest in -1..6) {
-        let mut state = AssignorState { max_generation: newest };
+        let mut state = AssignorState { max_generation: newest, ..AssignorState::default() };
         let aimed = unadjusted(&members, &topics, &mut state);
         prop_assert_eq!(faults(&members, &topics, &aimed), [""; 0]);
     }
