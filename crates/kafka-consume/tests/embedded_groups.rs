@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kafka_consume::{
-    Assignor, Cluster, CommittedOffset, ConsumerConfig, ConsumerHandle, Error, ErrorKind, GroupProtocol,
-    NegotiatedConsumer, RebalanceListener, Result, RevokedPartition,
+    Assignor, Cluster, CommittedOffset, ConsumerConfig, ConsumerHandle, Error, ErrorCode, ErrorKind,
+    GroupProtocol, NegotiatedConsumer, OffsetReset, RebalanceListener, Result, RevokedPartition,
 };
 use testkit::embedded::Embedded;
 use tokio::time::Instant;
@@ -477,4 +477,107 @@ async fn fb49_a_leave_with_the_coordinator_gone_is_over_in_five_seconds() {
         member.leave().await.unwrap();
         assert!(start.elapsed() <= Duration::from_secs(6), "{protocol:?}: {:?}", start.elapsed());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn x03_a_topic_may_be_made_after_the_subscription_and_every_broker_may_restart() {
+    for protocol in BOTH {
+        let kafka = kafka(&[("other", 1)], 0);
+        let cluster = kafka.config().with_metadata_max_age(Duration::from_secs(5));
+        let cluster = Cluster::connect_with(cluster).await.unwrap();
+        let mut member =
+            NegotiatedConsumer::subscribe(cluster, config(protocol), "g", ["late"]).await.unwrap();
+        for _ in 0..20 {
+            let _ = member.poll().await;
+        }
+        kafka.create_topic("late", 2);
+        kafka.append_records("late", 0, (0..10).map(|n| ("k", n.to_string())));
+        let deadline = Instant::now() + Duration::from_secs(120);
+        let mut read = 0;
+        while read < 10 {
+            assert!(Instant::now() < deadline, "{protocol:?}: {read} of 10");
+            read += member.poll().await.map_or(0, |records| records.len());
+        }
+        for node in [1, 2] {
+            kafka.kill_node(node);
+        }
+        for _ in 0..10 {
+            let _ = member.poll().await;
+        }
+        for node in [1, 2] {
+            kafka.start_node(node);
+        }
+        kafka.append_records("late", 1, (0..10).map(|n| ("k", n.to_string())));
+        while read < 20 {
+            assert!(Instant::now() < deadline, "{protocol:?}: {read} of 20");
+            read += member.poll().await.map_or(0, |records| records.len());
+        }
+        assert_eq!(read, 20, "{protocol:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn x07_one_member_too_many_is_told_and_the_others_read_on() {
+    for protocol in BOTH {
+        let kafka = kafka(&[("t", 2)], 10);
+        kafka.set_group_max_size(1);
+        let mut first = member(&kafka, config(protocol), &["t"]).await;
+        reads(&mut first, 20).await;
+        let mut second = member(&kafka, config(protocol), &["t"]).await;
+        let error = loop {
+            if let Err(error) = second.poll().await {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::Broker(ErrorCode::GROUP_MAX_SIZE_REACHED), "{error}");
+        second.leave().await.unwrap();
+        kafka.append_records("t", 0, (0..10).map(|n| ("k", n.to_string())));
+        reads(&mut first, 10).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p11_without_a_policy_a_missing_offset_is_told() {
+    for protocol in BOTH {
+        let kafka = kafka(&[("t", 1)], 10);
+        let config = config(protocol).auto_offset_reset(OffsetReset::None);
+        let mut member = member(&kafka, config, &["t"]).await;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let error = loop {
+            assert!(Instant::now() < deadline);
+            if let Err(error) = member.poll().await {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::NoOffset, "{protocol:?}: {error}");
+        member.seek("t", 0, 3).unwrap();
+        reads(&mut member, 7).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn b32_a_static_member_that_came_back_notices_new_partitions() {
+    for protocol in BOTH {
+        let kafka = kafka(&[("t", 1)], 0);
+        let mut first = member(&kafka, config(protocol), &["t"]).await.instance_id("i");
+        owns(&mut first, 1).await;
+        first.leave().await.unwrap();
+        let cluster = kafka.config().with_metadata_max_age(Duration::from_secs(5));
+        let cluster = Cluster::connect_with(cluster).await.unwrap();
+        let back = NegotiatedConsumer::subscribe(cluster, config(protocol), "g", ["t"]).await.unwrap();
+        let mut back = back.instance_id("i");
+        owns(&mut back, 1).await;
+        kafka.add_partitions("t", 2);
+        owns(&mut back, 2).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r07_the_brokers_range_assignor_can_be_asked_for() {
+    let kafka = kafka(&[("t", 2), ("u", 2)], 0);
+    let config = config(GroupProtocol::Consumer);
+    let mut member = member(&kafka, config, &["t"]).await.remote_assignor("range");
+    owns(&mut member, 2).await;
+    member.resubscribe(["t", "u"]).unwrap();
+    owns(&mut member, 4).await;
 }
