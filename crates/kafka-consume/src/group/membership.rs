@@ -362,6 +362,10 @@ impl Membership {
         }
         if self.unnamed {
             self.outputs.push_back(Output::NeedIds);
+            if named.is_empty() && self.owned.is_empty() {
+                // "Nothing yet" would be our word and not the group's.
+                return;
+            }
         }
         if told || self.named.as_ref() != Some(&named) {
             self.named = Some(named.clone());

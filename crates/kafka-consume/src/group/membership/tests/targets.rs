@@ -56,3 +56,18 @@ fn a_reconciliation_that_ends_after_a_loss_says_nothing() {
     rig.input(Input::Join);
     assert_eq!(told(&rig.beat().1), Some(Vec::new()));
 }
+
+#[test]
+fn a_target_of_which_nothing_can_be_named_is_not_taken_for_an_empty_one() {
+    let mut rig = Rig::new(None);
+    rig.input(Input::Join);
+    let (ticket, _) = rig.beat();
+    rig.answer(ticket, assigned(1, &[("u", &[4])]));
+    assert!(matches!(rig.next(), Output::NeedIds));
+    rig.idle();
+    rig.know(&["t", "u"]);
+    match rig.next() {
+        Output::Reconcile { target, .. } => assert_eq!(target.len(), 1),
+        other => panic!("{other:?}"),
+    }
+}
