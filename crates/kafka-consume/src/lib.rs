@@ -82,4 +82,7 @@ mod guides {
     struct Groups;
     #[doc = include_str!("../../../docs/properties.md")]
     struct Properties;
+    #[cfg(all(feature = "tls", feature = "scram"))]
+    #[doc = include_str!("../../../docs/security.md")]
+    struct Security;
 }
