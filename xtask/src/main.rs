@@ -106,6 +106,9 @@ fn lint(steps: &mut Steps) {
             &[],
         );
     }
+    // Off by default, so no other step sees it.
+    let oidc = ["clippy", "-p", "kafka-meta", "--all-targets", "--features", "oidc", "--", "-D", "warnings"];
+    steps.cargo("clippy kafka-meta --features oidc", &oidc, &[]);
     steps.cargo("check testkit --features docker", &["check", "-p", "testkit", "--features", "docker"], &[]);
 }
 
@@ -136,6 +139,8 @@ fn test(steps: &mut Steps, options: &TestOptions) -> String {
             &["test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"],
             &[],
         );
+        let oidc = ["test", "-p", "kafka-meta", "--features", "oidc", "--lib"];
+        steps.cargo("unit tests of kafka-meta --features oidc", &oidc, &[]);
         steps.cargo("doc tests", &["test", "--workspace", "--doc"], &[]);
     }
     let required = options.require_real || std::env::var_os("CI").is_some();

@@ -61,6 +61,8 @@ pub use config::{ConsumerConfig, GroupProtocol, OffsetReset, Position};
 pub use consumer::Consumer;
 pub use group::GroupConsumer;
 pub use handle::ConsumerHandle;
+#[cfg(feature = "oidc")]
+pub use kafka_meta::ClientCredentials;
 #[cfg(feature = "tls")]
 pub use kafka_meta::TlsConfig;
 pub use kafka_meta::{

@@ -57,6 +57,8 @@ pub use error::{Error, ErrorCode, ErrorKind, Result};
 pub use name::TopicName;
 pub use positions::{CommittedOffset, GroupMetadata, Positions};
 pub use properties::parse as parse_properties;
+#[cfg(feature = "oidc")]
+pub use sasl::ClientCredentials;
 pub use sasl::{Sasl, Token, TokenProvider};
 pub use secret::Secret;
 #[cfg(feature = "tls")]

@@ -91,6 +91,15 @@ pub(crate) fn is_hang_up(error: &Error) -> bool {
     error.kind() == ErrorKind::Tls && error.source().is_some_and(|source| source.is::<std::io::Error>())
 }
 
+/// Whether credentials or certificates were refused, by either side.
+pub(crate) fn is_refused(error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::Authentication => true,
+        ErrorKind::Tls => !is_hang_up(error),
+        _ => false,
+    }
+}
+
 /// Where a node listens.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Address {

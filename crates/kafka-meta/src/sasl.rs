@@ -1,13 +1,15 @@
 //! Who this client says it is: the SASL mechanisms, and the conversation each of them leads.
 //!
-//! [`Sasl`] is what a caller configures. A [`Conversation`] is one login, pure: bytes of the broker in, bytes to
-//! send out. What this is not: it sends nothing (`net::login` does).
+//! [`Sasl`] is what a caller configures. A [`Conversation`] is one login without its transport: bytes of the broker
+//! in, bytes to send out. What this is not: it sends nothing (`net::login` does).
 //!
 //! Invariant: passwords and tokens are [`Secret`]s up to the moment they are written into a message; no error and
 //! no log line is made from such a message.
 
 mod json;
 mod oauth;
+#[cfg(feature = "oidc")]
+mod oidc;
 #[cfg(feature = "scram")]
 mod scram;
 
@@ -16,6 +18,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use oauth::{Bearer, Tokens};
 pub use oauth::{Token, TokenProvider};
+#[cfg(feature = "oidc")]
+pub use oidc::ClientCredentials;
 #[cfg(feature = "scram")]
 use scram::{Hash, Scram};
 

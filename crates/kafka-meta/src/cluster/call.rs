@@ -213,8 +213,8 @@ pub(crate) async fn choose(shared: &Shared, to: To, via: &Via, deadline: Instant
     }
 }
 
-/// Waits until a round of the refresh has an answer. `fail_early`: an error no later round will cure ends the
-/// wait.
+/// Waits until a round of the refresh has an answer. A refusal (credentials, certificates) ends the wait, as
+/// KIP-152 wants it, though later rounds go on trying; with `fail_early` any error no later round will cure does.
 pub(crate) async fn wait_for_round(
     shared: &Shared,
     round: u64,
@@ -224,11 +224,9 @@ pub(crate) async fn wait_for_round(
     let mut progress = shared.progress.subscribe();
     let waiting = progress.wait_for(|progress| {
         progress.answered >= round
-            || fail_early
-                && progress
-                    .failed
-                    .as_ref()
-                    .is_some_and(|(failed, error)| *failed >= round && is_hopeless(error))
+            || progress.failed.as_ref().is_some_and(|(failed, error)| {
+                *failed >= round && (net::is_refused(error) || fail_early && is_hopeless(error))
+            })
     });
     let failed = match tokio::time::timeout_at(deadline, waiting).await {
         Ok(Ok(progress)) if progress.answered >= round => return Ok(()),

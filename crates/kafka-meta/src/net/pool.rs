@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::connection::{Connection, connection};
 use super::gate::Gate;
-use super::{Address, Lane, dial};
+use super::{Address, Lane, dial, is_refused};
 use crate::{ClusterConfig, Error, ErrorKind, Result};
 
 /// Which node a slot belongs to.
@@ -174,10 +174,6 @@ impl Room {
             }
         });
     }
-}
-
-fn is_refused(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Authentication | ErrorKind::Tls)
 }
 
 fn stopped(address: &Address) -> Error {

@@ -67,7 +67,9 @@ impl ClusterConfig {
         if login {
             config = config.with_sasl(sasl(&given)?);
         } else {
-            given.none_of(SASL, "is set, but security.protocol is neither SASL_PLAINTEXT nor SASL_SSL")?;
+            let why = "is set, but security.protocol is neither SASL_PLAINTEXT nor SASL_SSL";
+            given.none_of(SASL, why)?;
+            given.none_of(OIDC, why)?;
         }
         config.addresses()?;
         Ok(config)
@@ -90,6 +92,14 @@ const TLS: &[&str] = &[
 
 const SASL: &[&str] = &["sasl.mechanism", "sasl.jaas.config", "sasl.username", "sasl.password"];
 
+const OIDC: &[&str] = &[
+    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.oauthbearer.method",
+    "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.scope",
+];
+
 fn sasl(given: &Properties) -> Result<Sasl> {
     let Some(mechanism) = given.text("sasl.mechanism") else {
         return Err(given.refuse("sasl.mechanism", "is missing: Java's default, GSSAPI, is not supported"));
@@ -98,12 +108,14 @@ fn sasl(given: &Properties) -> Result<Sasl> {
     let module = match mechanism.as_str() {
         "PLAIN" => "PlainLoginModule",
         "SCRAM-SHA-256" | "SCRAM-SHA-512" => "ScramLoginModule",
-        "OAUTHBEARER" => {
-            let why = "OAUTHBEARER needs a provider of tokens, which is code: ClusterConfig::with_sasl";
-            return Err(given.refuse("sasl.mechanism", why));
+        "OAUTHBEARER" => return oauthbearer(given),
+        _ => {
+            return Err(
+                given.refuse("sasl.mechanism", "is not PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER")
+            );
         }
-        _ => return Err(given.refuse("sasl.mechanism", "is not PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")),
     };
+    given.none_of(OIDC, "is set, but sasl.mechanism is not OAUTHBEARER")?;
     let (user, password) = match given.text("sasl.jaas.config") {
         Some(line) => {
             given.none_of(&["sasl.username", "sasl.password"], "is set, and so is sasl.jaas.config")?;
@@ -128,6 +140,47 @@ fn sasl(given: &Properties) -> Result<Sasl> {
         "SCRAM-SHA-512" => Sasl::scram_sha_512(user, password),
         _ => return Err(given.refuse("sasl.mechanism", "is not compiled in: the feature `scram` is off")),
     })
+}
+
+#[cfg(not(feature = "oidc"))]
+fn oauthbearer(given: &Properties) -> Result<Sasl> {
+    let why = "OAUTHBEARER needs a provider of tokens: ClusterConfig::with_sasl, or the feature `oidc`";
+    Err(given.refuse("sasl.mechanism", why))
+}
+
+#[cfg(feature = "oidc")]
+fn oauthbearer(given: &Properties) -> Result<Sasl> {
+    given.none_of(&["sasl.username", "sasl.password"], "is set, but sasl.mechanism is OAUTHBEARER")?;
+    if given.text("sasl.oauthbearer.method").is_some_and(|method| !method.eq_ignore_ascii_case("oidc")) {
+        return Err(given.refuse("sasl.oauthbearer.method", "is not oidc"));
+    }
+    let jaas = match given.text("sasl.jaas.config") {
+        Some(line) => Some(jaas::parse(line).map_err(|why| given.refuse("sasl.jaas.config", why))?),
+        None => None,
+    };
+    if jaas.as_ref().is_some_and(|jaas| jaas.module != "OAuthBearerLoginModule") {
+        let why = "does not name OAuthBearerLoginModule, which sasl.mechanism=OAUTHBEARER needs";
+        return Err(given.refuse("sasl.jaas.config", why));
+    }
+    let either = |name: &'static str, option: &str| -> Result<Option<Secret>> {
+        match (given.text(name), jaas.as_ref().and_then(|jaas| jaas.option(option))) {
+            (Some(_), Some(_)) => Err(given.refuse(name, "is set, and so is sasl.jaas.config")),
+            (Some(value), None) => Ok(Some(Secret::new(value))),
+            (None, value) => Ok(value.cloned()),
+        }
+    };
+    let missing = |name| given.refuse(name, "is missing");
+    let endpoint = "sasl.oauthbearer.token.endpoint.url";
+    let endpoint = given.text(endpoint).ok_or_else(|| missing(endpoint))?;
+    let client = "sasl.oauthbearer.client.id";
+    let client = either(client, "clientId")?.ok_or_else(|| missing(client))?;
+    let secret = "sasl.oauthbearer.client.secret";
+    let secret = either(secret, "clientSecret")?.ok_or_else(|| missing(secret))?;
+    let mut provider = crate::ClientCredentials::new(endpoint, client.expose(), secret);
+    if let Some(scope) = either("sasl.oauthbearer.scope", "scope")? {
+        provider = provider.with_scope(scope.expose());
+    }
+    Ok(Sasl::oauthbearer(provider))
 }
 
 fn option(given: &Properties, jaas: &Jaas, name: &str) -> Result<Secret> {

@@ -1,3 +1,5 @@
+//! Names taken, passed over and refused; values never told.
+
 use super::{Fate, NAMES, Properties, jaas, parse};
 use crate::{ClusterConfig, ErrorKind};
 
@@ -201,4 +203,35 @@ fn a_properties_file_is_read_as_java_reads_it() {
 fn values_do_not_show_in_debug() {
     let properties = Properties::new("x", [("sasl.password", "hunter2")]).unwrap();
     assert!(!format!("{properties:?}").contains("hunter2"));
+}
+
+#[cfg(feature = "oidc")]
+#[test]
+fn tokens_by_client_credentials_are_configured_either_way() {
+    let sasl = [BOOT, ("security.protocol", "SASL_PLAINTEXT"), ("sasl.mechanism", "OAUTHBEARER")];
+    let endpoint = ("sasl.oauthbearer.token.endpoint.url", "https://login.example/token");
+    let line = "a.OAuthBearerLoginModule required clientId=\"me\" clientSecret=\"hunter2\" scope=\"s\";";
+    for good in [
+        vec![endpoint, ("sasl.jaas.config", line)],
+        vec![
+            endpoint,
+            ("sasl.oauthbearer.method", "oidc"),
+            ("sasl.oauthbearer.client.id", "me"),
+            ("sasl.oauthbearer.client.secret", "hunter2"),
+        ],
+    ] {
+        let config = ClusterConfig::from_properties(sasl.into_iter().chain(good)).unwrap();
+        assert_eq!(config.sasl.as_ref().unwrap().mechanism(), "OAUTHBEARER");
+        assert!(!format!("{config:?}").contains("hunter2"));
+    }
+    for (bad, words) in [
+        (vec![("sasl.jaas.config", line)], "token.endpoint.url is missing"),
+        (vec![endpoint, ("sasl.oauthbearer.client.id", "me")], "client.secret is missing"),
+        (vec![endpoint, ("sasl.jaas.config", line), ("sasl.oauthbearer.client.id", "me")], "so is sasl.jaas"),
+        (vec![endpoint, ("sasl.oauthbearer.method", "default")], "sasl.oauthbearer.method"),
+    ] {
+        let all: Vec<_> = sasl.into_iter().chain(bad).collect();
+        let text = refusal(&all);
+        assert!(text.contains(words), "{text}");
+    }
 }

@@ -1,3 +1,5 @@
+//! Files that cannot be used are named, and keys are not shown.
+
 use super::TlsConfig;
 use crate::ErrorKind;
 

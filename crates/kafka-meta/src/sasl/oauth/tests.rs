@@ -1,3 +1,5 @@
+//! Tokens: their end, their message, and how often a provider is asked.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};

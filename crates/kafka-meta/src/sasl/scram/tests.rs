@@ -1,3 +1,5 @@
+//! The standard's example, and brokers that lead astray.
+
 use super::{Hash, Scram};
 use crate::Secret;
 use crate::sasl::Next;
