@@ -27,11 +27,11 @@ mod lead;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use kafka_meta::client::{Lane, Snapshot};
-use kafka_meta::{Error, TopicName};
+use kafka_meta::{Error, ErrorCode, TopicName};
 use kafka_protocol::messages::leave_group_request::MemberIdentity;
 use kafka_protocol::messages::{GroupId, LeaveGroupRequest};
 use kafka_protocol::protocol::StrBytes;
@@ -41,7 +41,7 @@ use crate::member::protocol::{
     Answer, Goodbye, Input, Output, Partitions, Protocol, Purpose, Request, Subscription,
 };
 use crate::offsets::Identity;
-use crate::position::Retry;
+use crate::position::{REMIND_AFTER, Retry};
 
 use beat::Beat;
 use lead::{Lead, Watched};
@@ -113,6 +113,8 @@ pub(crate) struct Membership {
     goodbye: Option<u64>,
     beat: Beat,
     picture: Snapshot,
+    /// Topics of the subscription this client may not see, and when that was last told.
+    denied: BTreeMap<TopicName, Instant>,
     lead: Option<Lead>,
     watched: Watched,
     assignors: AssignorState,
@@ -146,6 +148,7 @@ impl Membership {
             goodbye: None,
             beat: Beat::default(),
             picture: Snapshot::default(),
+            denied: BTreeMap::new(),
             lead: None,
             watched: Watched::default(),
             assignors: AssignorState::default(),
@@ -255,6 +258,20 @@ impl Membership {
         self.outputs.push_back(Output::Fault(error));
     }
 
+    /// Topics of the subscription this client may not see: nobody gets their partitions, and the coordinator does
+    /// not say why. Told once, and again while it lasts.
+    fn tell_denied(&mut self, now: Instant) {
+        for topic in &self.subscription.topics {
+            let error = self.picture.topic(*topic).map_or(ErrorCode::NONE, |topic| topic.error);
+            if error != ErrorCode::TOPIC_AUTHORIZATION_FAILED {
+                self.denied.remove(topic);
+            } else if self.denied.get(topic).is_none_or(|told| now >= *told + REMIND_AFTER) {
+                self.denied.insert(*topic, now);
+                self.outputs.push_back(Output::Fault(Error::broker(error, "metadata").with_topic(*topic)));
+            }
+        }
+    }
+
     fn subscribe(&mut self, subscription: Subscription) {
         if self.subscription == subscription {
             return;
@@ -357,6 +374,7 @@ impl Protocol for Membership {
             Input::Subscription(subscription) => self.subscribe(subscription),
             Input::Metadata(snapshot) => {
                 self.picture = snapshot.clone();
+                self.tell_denied(now);
                 if self.state == State::Stable && self.watched.changed(&self.picture) {
                     self.rejoin = Some("the partitions of the group's topics changed");
                 }
