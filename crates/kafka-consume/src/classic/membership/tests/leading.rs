@@ -149,3 +149,29 @@ fn a_returning_static_leader_with_another_subscription_starts_a_rebalance() {
     let (_, request) = rig.join();
     assert!(request.reason.is_some());
 }
+
+#[test]
+fn a_topic_that_may_not_be_seen_is_told_once_and_again_while_it_lasts() {
+    let mut rig = led();
+    rig.outputs.clear();
+    let denied = picture(&[("u", 1)]).with_topic(Topic {
+        name: TopicName::new("t"),
+        id: Uuid::nil(),
+        internal: false,
+        error: ErrorCode::TOPIC_AUTHORIZATION_FAILED,
+        partitions: Vec::new(),
+    });
+    let told = |rig: &mut Rig| {
+        rig.input(Input::Metadata(&denied));
+        let faults = rig.outputs.drain(..).filter_map(|output| match output {
+            Output::Fault(error) => Some(error),
+            _ => None,
+        });
+        faults.map(|error| (error.kind(), error.topic().map(str::to_owned))).collect::<Vec<_>>()
+    };
+    let once = vec![(kafka_meta::ErrorKind::Authorization, Some("t".to_owned()))];
+    assert_eq!(told(&mut rig), once);
+    assert_eq!(told(&mut rig), []);
+    rig.now += std::time::Duration::from_secs(61);
+    assert_eq!(told(&mut rig), once);
+}
