@@ -5,15 +5,14 @@
 //! for the classic protocol. A refusal after that is a broker that changed underneath a live group, and stays an
 //! error: members of the other protocol may be waiting on this one's partitions.
 
-use std::time::Duration;
-
-use kafka_meta::client::{CoordinatorKind, Lane};
+use kafka_meta::client::Lane;
 use kafka_meta::{Cluster, Error, ErrorKind, Result};
 use kafka_protocol::messages::ApiKey;
 use tokio::time::Instant;
 
 use crate::assign::Assignor;
 use crate::config::{ConsumerConfig, GroupProtocol};
+use crate::coordinator::{Reply, with_coordinator};
 use crate::member::{Builder, Wanted};
 use crate::{classic, group};
 
@@ -83,22 +82,13 @@ pub(crate) async fn serves_848(member: &Builder) -> Result<bool> {
     let shared = member.shared();
     let deadline = Instant::now() + shared.config.api_timeout();
     let via = shared.owner.via(Lane::Group);
-    loop {
-        let node = shared.cluster.coordinator(CoordinatorKind::Group, &member.group, deadline).await?;
-        match shared.cluster.versions(node, &via, deadline).await {
-            Ok(versions) => {
-                let key = ApiKey::ConsumerGroupHeartbeat as i16;
-                return Ok(versions.range(key).is_some_and(|range| *range.end() >= 1));
-            }
-            Err(error)
-                if matches!(error.kind(), ErrorKind::Disconnected | ErrorKind::Timeout)
-                    && Instant::now() < deadline =>
-            {
-                // A coordinator that was killed is named for some seconds more.
-                shared.cluster.forget_coordinator(CoordinatorKind::Group, &member.group, node);
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-            Err(error) => return Err(error),
+    with_coordinator(&shared.cluster, "subscribe", &member.group, deadline, |node, within| {
+        let (cluster, via) = (&shared.cluster, &via);
+        async move {
+            let versions = cluster.versions(node, via, within).await?;
+            let key = ApiKey::ConsumerGroupHeartbeat as i16;
+            Ok(Reply::Done(versions.range(key).is_some_and(|range| *range.end() >= 1)))
         }
-    }
+    })
+    .await
 }
