@@ -45,12 +45,9 @@ mod handle;
 mod inflate;
 mod metrics;
 mod negotiated;
-// What the memberships add to it (`adopt`, newer identities) is not called by a consumer without one.
-#[allow(dead_code)]
 mod offsets;
 mod position;
 mod rebalance;
-#[allow(dead_code)]
 mod session;
 mod shared;
 mod stream;

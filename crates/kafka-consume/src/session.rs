@@ -115,11 +115,13 @@ impl FetchSession {
 
     /// Whether the broker holds a session for us, or may still hold a broken one: something is left to be drained
     /// or closed.
+    #[cfg(test)]
     pub(crate) fn is_open(&self) -> bool {
         self.id != 0
     }
 
     /// How many partitions the broker's session holds once the last plan is answered.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.held.len()
     }

@@ -81,7 +81,7 @@ pub(crate) fn more_telling(before: Option<Error>, now: Error) -> Error {
     }
 }
 
-/// The error of a code, with the code kept for [`code_of`].
+/// The error of a code, with the code kept as its source.
 ///
 /// For a member every refusal of its identity is `Fenced`; a consumer that only borrows the group's storage
 /// is told the broker's own words, as it has no membership that could have been lost.
@@ -98,8 +98,8 @@ pub(crate) fn error(code: ErrorCode, operation: &'static str, anonymous: bool) -
     Error::new(kind, operation).with_source(Refusal(code))
 }
 
-/// The broker's code behind an error made by [`error`]: a membership reacts differently to 22, 25 and 113
-/// where its caller only sees `Fenced`.
+/// The broker's code behind an error made by [`error`], where its caller only sees `Fenced`.
+#[cfg(test)]
 pub(crate) fn code_of(error: &Error) -> Option<ErrorCode> {
     match error.kind() {
         ErrorKind::Broker(code) => Some(code),

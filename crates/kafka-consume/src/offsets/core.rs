@@ -79,7 +79,6 @@ pub(super) struct Core {
 
 #[derive(Debug)]
 struct Call {
-    deadline: Instant,
     order: Vec<Key>,
     open: BTreeSet<Key>,
     results: BTreeMap<Key, Fate>,
@@ -155,7 +154,7 @@ impl Core {
         }
         let known = self.identity.as_ref();
         let (incarnation, generation) = known.map_or((0, -1), |known| (known.incarnation, known.generation));
-        let mut call = Call { deadline, order: Vec::new(), open: BTreeSet::new(), results: BTreeMap::new() };
+        let mut call = Call { order: Vec::new(), open: BTreeSet::new(), results: BTreeMap::new() };
         let mut wanted = BTreeMap::new();
         for (key, offset) in offsets {
             if wanted.insert(key, offset).is_none() {
