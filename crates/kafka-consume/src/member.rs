@@ -6,6 +6,7 @@
 //! | `core.rs` | reconciliation, callbacks, auto-commit, liveness, leaving; pure |
 //! | `commit.rs` | auto-commit; pure |
 //! | `orders.rs` | what the core asks of engine, driver and caller; pure |
+//! | `denied.rs` | topics of a subscription that may not be seen; pure |
 //! | `liveness.rs` | the promise about the time between polls; pure |
 //! | `cell.rs` | the core behind its lock, and the caller's steps through it |
 //! | `driver.rs` | the background task that sends what the core wants |
@@ -18,6 +19,7 @@ mod api;
 pub(crate) mod cell;
 mod commit;
 pub(crate) mod core;
+pub(crate) mod denied;
 pub(crate) mod driver;
 mod liveness;
 #[macro_use]

@@ -175,7 +175,10 @@ impl GroupOffsets {
                 expired.or_else(|| result.try_recv().ok())
             }
         };
-        outcome.unwrap_or_else(|| Err(Error::new(ErrorKind::Timeout, OPERATION)))
+        let outcome = outcome.unwrap_or_else(|| Err(Error::new(ErrorKind::Timeout, OPERATION)));
+        let named = |error: Error| error.with_group(self.group_id());
+        let results = outcome.map_err(named)?;
+        Ok(results.into_iter().map(|(key, result)| (key, result.map_err(named))).collect())
     }
 
     fn submit(

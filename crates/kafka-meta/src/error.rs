@@ -1,7 +1,7 @@
 //! One error for the workspace.
 //!
 //! An [`Error`] says what a caller can act on ([`ErrorKind`]), which operation failed, and which topic,
-//! partition and offset it is about. It is one pointer wide, so a `Result` on the hot path stays small.
+//! partition and offset, or which group or transactional id, it is about. It is one pointer wide, so a `Result` on the hot path stays small.
 //!
 //! What heals by itself (a leader that moves, a session the broker forgot, a coordinator that restarts) is
 //! never an error: it is a `tracing` event and a metric of whoever retries it.
@@ -75,9 +75,17 @@ struct Inner {
     topic: Option<TopicName>,
     partition: Option<i32>,
     offset: Option<i64>,
+    holder: Option<Holder>,
     detail: Option<Cow<'static, str>>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
     fatal: bool,
+}
+
+/// What a coordinator keeps: the other thing than a topic that an operation can be about.
+#[derive(Clone, Debug)]
+enum Holder {
+    Group(Box<str>),
+    TransactionalId(Box<str>),
 }
 
 impl Error {
@@ -89,6 +97,7 @@ impl Error {
             topic: None,
             partition: None,
             offset: None,
+            holder: None,
             detail: None,
             source: None,
             fatal: false,
@@ -137,6 +146,18 @@ impl Error {
         self
     }
 
+    /// Names the group the error is about.
+    pub fn with_group(mut self, group: impl Into<Box<str>>) -> Self {
+        self.0.holder = Some(Holder::Group(group.into()));
+        self
+    }
+
+    /// Names the transactional id the error is about.
+    pub fn with_transactional_id(mut self, id: impl Into<Box<str>>) -> Self {
+        self.0.holder = Some(Holder::TransactionalId(id.into()));
+        self
+    }
+
     /// Adds what a reader needs to know to act: the setting, the address, the broker's own words.
     pub fn with_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.0.detail = Some(detail.into());
@@ -180,6 +201,22 @@ impl Error {
         self.0.offset
     }
 
+    /// The group it is about.
+    pub fn group(&self) -> Option<&str> {
+        match &self.0.holder {
+            Some(Holder::Group(group)) => Some(group),
+            _ => None,
+        }
+    }
+
+    /// The transactional id it is about.
+    pub fn transactional_id(&self) -> Option<&str> {
+        match &self.0.holder {
+            Some(Holder::TransactionalId(id)) => Some(id),
+            _ => None,
+        }
+    }
+
     /// Whether the same call may succeed later without any change by the caller.
     pub fn is_retriable(&self) -> bool {
         if self.0.fatal {
@@ -210,6 +247,11 @@ impl fmt::Display for Error {
         }
         if let Some(offset) = inner.offset {
             write!(f, " at offset {offset}")?;
+        }
+        match &inner.holder {
+            Some(Holder::Group(group)) => write!(f, " for group {group:?}")?,
+            Some(Holder::TransactionalId(id)) => write!(f, " for transactional id {id:?}")?,
+            None => {}
         }
         write!(f, ": {}", inner.kind)?;
         if let Some(detail) = &inner.detail {
@@ -274,6 +316,12 @@ mod tests {
             "fetch of orders-3 at offset 42: not authorized: TOPIC_AUTHORIZATION_FAILED (29)"
         );
         assert!(size_of::<Error>() <= 64);
+        let error = Error::broker(ErrorCode::from(30), "commit offsets").with_group("billing");
+        assert_eq!((error.group(), error.transactional_id()), (Some("billing"), None));
+        assert_eq!(
+            error.to_string(),
+            "commit offsets for group \"billing\": not authorized: GROUP_AUTHORIZATION_FAILED (30)"
+        );
     }
 
     #[test]

@@ -27,21 +27,22 @@ mod lead;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use kafka_meta::client::{Lane, Snapshot};
-use kafka_meta::{Error, ErrorCode, TopicName};
+use kafka_meta::{Error, TopicName};
 use kafka_protocol::messages::leave_group_request::MemberIdentity;
 use kafka_protocol::messages::{GroupId, LeaveGroupRequest};
 use kafka_protocol::protocol::StrBytes;
 
 use crate::assign::{Assignor, AssignorState, RebalanceProtocol};
+use crate::member::denied::Denied;
 use crate::member::protocol::{
     Answer, Goodbye, Input, Output, Partitions, Protocol, Purpose, Request, Subscription,
 };
 use crate::offsets::Identity;
-use crate::position::{REMIND_AFTER, Retry};
+use crate::position::Retry;
 
 use beat::Beat;
 use lead::{Lead, Watched};
@@ -113,8 +114,7 @@ pub(crate) struct Membership {
     goodbye: Option<u64>,
     beat: Beat,
     picture: Snapshot,
-    /// Topics of the subscription this client may not see, and when that was last told.
-    denied: BTreeMap<TopicName, Instant>,
+    denied: Denied,
     lead: Option<Lead>,
     watched: Watched,
     assignors: AssignorState,
@@ -148,7 +148,7 @@ impl Membership {
             goodbye: None,
             beat: Beat::default(),
             picture: Snapshot::default(),
-            denied: BTreeMap::new(),
+            denied: Denied::default(),
             lead: None,
             watched: Watched::default(),
             assignors: AssignorState::default(),
@@ -258,18 +258,9 @@ impl Membership {
         self.outputs.push_back(Output::Fault(error));
     }
 
-    /// Topics of the subscription this client may not see: nobody gets their partitions, and the coordinator does
-    /// not say why. Told once, and again while it lasts.
     fn tell_denied(&mut self, now: Instant) {
-        for topic in &self.subscription.topics {
-            let error = self.picture.topic(*topic).map_or(ErrorCode::NONE, |topic| topic.error);
-            if error != ErrorCode::TOPIC_AUTHORIZATION_FAILED {
-                self.denied.remove(topic);
-            } else if self.denied.get(topic).is_none_or(|told| now >= *told + REMIND_AFTER) {
-                self.denied.insert(*topic, now);
-                self.outputs.push_back(Output::Fault(Error::broker(error, "metadata").with_topic(*topic)));
-            }
-        }
+        let news = self.denied.handle_picture(now, &self.subscription.topics, &self.picture);
+        self.outputs.extend(news.into_iter().map(Output::Fault));
     }
 
     fn subscribe(&mut self, subscription: Subscription) {

@@ -19,13 +19,14 @@
 //!   revokes nothing.
 //! - Epochs are followed within one life only; a fence ends the life, and a new one starts from epoch 0.
 
+mod picture;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use kafka_meta::client::{Lane, Snapshot};
+use kafka_meta::client::Lane;
 use kafka_meta::{Error, ErrorCode, ErrorKind, TopicName};
 use kafka_protocol::messages::consumer_group_heartbeat_request::TopicPartitions;
 use kafka_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, GroupId};
@@ -33,6 +34,7 @@ use kafka_protocol::protocol::StrBytes;
 use tracing::debug;
 use uuid::Uuid;
 
+use crate::member::denied::Denied;
 use crate::member::protocol::{
     Answer, Goodbye, Input, Output, Partitions, Protocol, Purpose, Request, Subscription,
 };
@@ -89,6 +91,11 @@ pub(crate) struct Membership {
     subscription_told: bool,
     /// What is owned has changed since it was told.
     unacknowledged: bool,
+    denied: Denied,
+    /// Not subscribed to for now, since naming one topic that may not be seen costs all the others.
+    left_out: BTreeSet<TopicName>,
+    /// Refusals in a row that metadata could not explain.
+    unexplained: u8,
     owned: Partitions,
     target: BTreeMap<Uuid, BTreeSet<i32>>,
     /// The names of ids, kept beyond the metadata's memory.
@@ -123,6 +130,9 @@ impl Membership {
             full: true,
             subscription_told: false,
             unacknowledged: false,
+            denied: Denied::default(),
+            left_out: BTreeSet::new(),
+            unexplained: 0,
             owned: Partitions::new(),
             target: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -264,8 +274,8 @@ impl Membership {
             request.rack_id = self.settings.rack.as_deref().filter(|rack| !rack.is_empty()).map(text);
         }
         if everything || !self.subscription_told {
-            let names = self.subscription.topics.iter().map(|topic| topic_name(*topic)).collect();
-            request.subscribed_topic_names = Some(names);
+            let names = self.subscription.topics.difference(&self.left_out);
+            request.subscribed_topic_names = Some(names.map(|topic| topic_name(*topic)).collect());
             // A pattern that is gone has to be taken back, and an empty text does that.
             request.subscribed_topic_regex = match &self.subscription.pattern {
                 Some(pattern) => Some(text(pattern)),
@@ -336,6 +346,7 @@ impl Membership {
         self.epoch = answer.member_epoch;
         self.state = State::Joined;
         self.admitted = true;
+        self.unexplained = 0;
         if let Ok(millis @ 1..) = u64::try_from(answer.heartbeat_interval_ms) {
             self.interval = Duration::from_millis(millis);
         }
@@ -397,6 +408,7 @@ impl Membership {
     fn refused(&mut self, now: Instant, code: ErrorCode, detail: Option<String>) {
         self.full = true;
         self.subscription_told = false;
+        let group = self.settings.group.clone();
         let error = |kind: Option<ErrorKind>| {
             let words = detail.clone().filter(|words| !words.is_empty());
             let text = words.map_or_else(|| code.to_string(), |words| format!("{code}: {words}"));
@@ -404,7 +416,7 @@ impl Membership {
                 Some(kind) => Error::new(kind, "group heartbeat"),
                 None => Error::broker(code, "group heartbeat"),
             };
-            error.with_detail(text)
+            error.with_group(group.as_str()).with_detail(text)
         };
         let joining = self.state == State::Joining;
         match code {
@@ -431,6 +443,7 @@ impl Membership {
                 self.state = State::Unjoined;
                 self.outputs.push_back(Output::Fault(error(None)));
             }
+            ErrorCode::TOPIC_AUTHORIZATION_FAILED if self.leave_out_denied() => {}
             ErrorCode::GROUP_AUTHORIZATION_FAILED | ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
                 self.outputs.push_back(Output::Fault(error(None)));
                 if joining {
@@ -502,7 +515,7 @@ impl Protocol for Membership {
                 }
             }
             Input::Metadata(snapshot) => {
-                self.learn(snapshot);
+                self.learn(now, snapshot);
                 if self.unnamed {
                     self.name_target(false);
                 }
@@ -565,17 +578,6 @@ impl Protocol for Membership {
 
     fn member_id(&self) -> &str {
         &self.member_id
-    }
-}
-
-impl Membership {
-    fn learn(&mut self, snapshot: &Snapshot) {
-        for topic in snapshot.topics() {
-            if !topic.id.is_nil() {
-                self.names.insert(topic.id, topic.name);
-                self.ids.insert(topic.name, topic.id);
-            }
-        }
     }
 }
 

@@ -42,7 +42,8 @@ pub(crate) struct Core {
     pub(super) pending: Option<Pending>,
     next: Option<(u64, Cause, Partitions)>,
     lost: Option<Lost>,
-    fault: Option<Error>,
+    /// One of a kind about one thing.
+    faults: VecDeque<Error>,
     fatal: Option<Error>,
     refused: Option<Error>,
     switched: bool,
@@ -97,7 +98,7 @@ impl Core {
             pending: None,
             next: None,
             lost: None,
-            fault: None,
+            faults: VecDeque::new(),
             fatal: None,
             refused: None,
             switched: false,
@@ -236,7 +237,9 @@ impl Core {
                     if error.is_fatal() {
                         self.fatal = Some(error);
                     } else {
-                        self.fault = Some(error);
+                        let about = |error: &Error| (error.kind(), error.topic().map(str::to_owned));
+                        self.faults.retain(|known| about(known) != about(&error));
+                        self.faults.push_back(error);
                     }
                 }
                 Output::Refused(error) => {
@@ -418,7 +421,7 @@ impl Core {
         if let Some(error) = &self.fatal {
             return Step::Error(error.clone());
         }
-        if let Some(error) = self.fault.take() {
+        if let Some(error) = self.faults.pop_front() {
             return Step::Error(error);
         }
         if let Some(error) = self.refused.clone() {
@@ -444,7 +447,7 @@ impl Core {
         self.settings.matches_patterns = true;
         self.passed = None;
         self.refused = None;
-        self.fault = None;
+        self.faults.clear();
         self.switched = true;
         self.settings.may_switch = false;
         self.pass_subscription(now);

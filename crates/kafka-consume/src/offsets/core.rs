@@ -371,7 +371,11 @@ impl Core {
             match class {
                 Class::Done => self.resolve(key, entry, &Fate::Stored),
                 Class::Refused => self.resolve(key, entry, &Fate::Refused(error)),
-                Class::RefusedAll => self.resolve(key, entry, &Fate::Whole(error)),
+                // It is not about the partition that happens to be the first.
+                Class::RefusedAll => {
+                    let error = codes::error(code, OPERATION, anonymous);
+                    self.resolve(key, entry, &Fate::Whole(error));
+                }
                 Class::Missing => {
                     let since = *entry.missing_since.get_or_insert(now);
                     if now.saturating_duration_since(since) < MISSING_GRACE {

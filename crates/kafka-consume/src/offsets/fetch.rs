@@ -62,7 +62,8 @@ pub(super) async fn committed(
             lock().handle_answer(Instant::now().into_std(), group, &answer)
         }
     })
-    .await?;
+    .await
+    .map_err(|error| error.with_group(group))?;
     Ok(wanted.into_inner().unwrap_or_else(PoisonError::into_inner).found)
 }
 

@@ -199,10 +199,10 @@ async fn ask(shared: &Shared, (kind, key): &Key) -> Result<Broker> {
         Ok(if version >= 4 { request.with_coordinator_keys(vec![key]) } else { request.with_key(key) })
     };
     let (version, response) = call::ask_shared(shared, &candidate, 0..=6, build).await?;
-    read(version, key, response)
+    read(version, *kind, key, response)
 }
 
-fn read(version: i16, key: &str, response: FindCoordinatorResponse) -> Result<Broker> {
+fn read(version: i16, kind: CoordinatorKind, key: &str, response: FindCoordinatorResponse) -> Result<Broker> {
     const OPERATION: &str = "find the coordinator";
     let (code, id, host, port, message) = if version >= 4 {
         let Some(found) = response.coordinators.into_iter().find(|found| found.key.as_str() == key) else {
@@ -215,11 +215,14 @@ fn read(version: i16, key: &str, response: FindCoordinatorResponse) -> Result<Br
     let code = ErrorCode::from(code);
     if !code.is_none() {
         let message = message.filter(|message| !message.is_empty() && message.as_str() != "NONE");
-        let detail = match message {
-            Some(message) => format!("{code}, {key:?}: {message}"),
-            None => format!("{code}, {key:?}"),
+        let error = match message {
+            Some(message) => Error::broker(code, OPERATION).with_detail(format!("{code}: {message}")),
+            None => Error::broker(code, OPERATION),
         };
-        return Err(Error::broker(code, OPERATION).with_detail(detail));
+        return Err(match kind {
+            CoordinatorKind::Group => error.with_group(key),
+            CoordinatorKind::Transaction => error.with_transactional_id(key),
+        });
     }
     match u16::try_from(port) {
         Ok(port) if id >= 0 && !host.is_empty() => {

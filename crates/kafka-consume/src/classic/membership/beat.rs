@@ -95,7 +95,7 @@ impl Membership {
             }
         };
         let current = generation == self.generation;
-        let error = Error::broker(code, "heartbeat");
+        let error = Error::broker(code, "heartbeat").with_group(self.settings.group.as_str());
         match code {
             ErrorCode::NONE => {
                 self.beat.heard = Some(now);

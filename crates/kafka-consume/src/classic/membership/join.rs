@@ -75,7 +75,7 @@ impl Membership {
 
     pub(super) fn on_join(&mut self, now: Instant, answer: JoinGroupResponse, random: f64) {
         let code = ErrorCode::from(answer.error_code);
-        let error = Error::broker(code, "join group");
+        let error = Error::broker(code, "join group").with_group(self.settings.group.as_str());
         match code {
             ErrorCode::NONE => self.joined(now, answer),
             ErrorCode::MEMBER_ID_REQUIRED => {
@@ -182,7 +182,7 @@ impl Membership {
 
     pub(super) fn on_sync(&mut self, now: Instant, answer: &SyncGroupResponse, random: f64) {
         let code = ErrorCode::from(answer.error_code);
-        let error = Error::broker(code, "sync group");
+        let error = Error::broker(code, "sync group").with_group(self.settings.group.as_str());
         match code {
             ErrorCode::NONE => self.synced(now, answer, random),
             ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION => {

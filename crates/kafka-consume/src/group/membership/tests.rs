@@ -15,6 +15,7 @@ use super::{Membership, Settings};
 use crate::member::protocol::{Answer, Goodbye, Input, Output, Partitions, Protocol, Request, Subscription};
 
 mod answers;
+mod denied;
 mod goodbyes;
 mod heartbeats;
 mod targets;
