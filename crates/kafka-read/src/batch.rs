@@ -25,6 +25,7 @@ mod open;
 mod resync;
 mod scan;
 mod set;
+mod stretch;
 mod walk;
 pub mod write;
 
@@ -35,6 +36,7 @@ pub use resync::{resync, resync_within};
 pub use scan::{Damage, Scan, scan};
 pub(crate) use set::Cursor;
 pub use set::{RawRecord, RecordSet};
+pub use stretch::{Beyond, Stretch, beyond_damage, stretch};
 
 /// One whole batch (v2), or one message or wrapper (v0, v1), as it lies in the answer.
 #[derive(Clone)]

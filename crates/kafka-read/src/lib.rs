@@ -9,6 +9,8 @@ pub mod batch;
 mod codec;
 #[doc(hidden)]
 pub mod epochs;
+#[doc(hidden)]
+pub mod fetch;
 mod headers;
 #[doc(hidden)]
 pub mod lookup;

@@ -16,12 +16,12 @@ use std::ops::RangeInclusive;
 use futures::stream::{FuturesUnordered, StreamExt};
 use kafka_meta::client::{Backoff, To, Via};
 use kafka_meta::wire::protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
-use kafka_meta::wire::protocol::messages::{BrokerId, ListOffsetsRequest, TopicName as WireName};
-use kafka_meta::wire::protocol::protocol::StrBytes;
+use kafka_meta::wire::protocol::messages::{BrokerId, ListOffsetsRequest};
 use kafka_meta::{Cluster, Error, ErrorCode, ErrorKind, Result, TopicName};
 use tokio::time::Instant;
 
 use crate::Visibility;
+use crate::fetch::wire_name;
 use search::{Leader, Search};
 
 mod search;
@@ -167,8 +167,7 @@ fn topics(asks: &[Ask]) -> Result<Vec<ListOffsetsTopic>> {
             .with_current_leader_epoch(ask.leader_epoch.unwrap_or(-1))
             .with_timestamp(timestamp);
         let place = *places.entry(ask.topic).or_insert_with(|| {
-            let name = WireName(StrBytes::from_static_str(ask.topic.as_str()));
-            topics.push(ListOffsetsTopic::default().with_name(name));
+            topics.push(ListOffsetsTopic::default().with_name(wire_name(ask.topic)));
             topics.len() - 1
         });
         if let Some(topic) = topics.get_mut(place) {

@@ -214,26 +214,8 @@ impl Core {
         let seq = self.next_seq();
         let high = self.high_mark();
         let partition = self.get_mut(id)?;
-        let mut scan = batch::scan(part.records.clone());
-        let mut batches = Vec::new();
-        let mut damage = None;
-        let mut next = fetch;
-        for item in &mut scan {
-            match item {
-                // One that lies below has been read before: a broker may start inside what we have, and a
-                // damaged log may hold a batch twice.
-                Ok(raw) if raw.header.next_offset() <= next.offset => {}
-                Ok(raw) => {
-                    next = Pos {
-                        offset: raw.header.next_offset(),
-                        epoch: raw.header.leader_epoch.or(next.epoch),
-                    };
-                    batches.push(raw);
-                }
-                Err(found) => damage = Some(found),
-            }
-        }
-        if batches.is_empty() && damage.is_none() {
+        let mut found = batch::stretch(part.records.clone(), fetch.offset, fetch.epoch);
+        if found.is_cut() {
             // The cut head of a batch that fits no more behind another partition's data. A broker keeps the order
             // of its session and may send the same head again and again; the first batch of an answer it always
             // sends whole (KIP-74). So one that comes cut though nothing came with it was not cut: its length is
@@ -244,18 +226,18 @@ impl Core {
                 _ => 1,
             };
             partition.tail = Some((tail, times));
-            damage = Some(if times >= TAILS && alone { scan.tail_as_damage()? } else { return None });
+            found.damage = Some(if times >= TAILS && alone { found.tail_as_damage()? } else { return None });
         }
         partition.tail = None;
         partition.served = served;
-        partition.fetch = Some(next);
+        partition.fetch = Some(Pos { offset: found.next, epoch: found.next_epoch });
         let bytes = part.records.len();
         partition.queue.push_back(Slot {
             seq,
             answer,
             bytes,
             inflated: 0,
-            end: next.offset,
+            end: found.next,
             kind: Kind::Reserved,
         });
         if partition.queue.bytes >= high {
@@ -270,8 +252,8 @@ impl Core {
             topic: partition.topic,
             partition: partition.index,
             from: fetch,
-            batches,
-            damage,
+            batches: found.batches,
+            damage: found.damage,
             records: part.records,
             aborted: part.aborted,
             doubted: partition.doubted,

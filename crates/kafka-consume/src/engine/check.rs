@@ -115,7 +115,7 @@ impl Checker<'_> {
                 Step::Next => {}
                 Step::End => return None,
                 Step::Damaged(what) => {
-                    let position = self.position_of(raw);
+                    let position = raw.position_in(&self.work.records);
                     return self.damaged(position, Some(raw.header.next_offset()), &what);
                 }
             }
@@ -214,20 +214,15 @@ impl Checker<'_> {
             return Some(Refetch { at, doubted: true });
         }
         self.skipped += 1;
-        let after = at.offset.saturating_add(1);
-        let wanted = after..self.work.high_watermark.max(after);
-        if let Some(found) = batch::resync_within(&self.work.records, position, wanted)
-            && let Some(Ok(raw)) = batch::scan(self.work.records.slice(found..)).next()
-        {
-            // A wrapper of the old formats is named by its last message: going on there would lose the others.
-            let base = raw.lowest_offset(&self.settings.limits).max(after);
-            self.report_skip(at.offset, base, what);
-            self.pass(0, Pos::at(base));
-            return Some(Refetch { at: self.pos, doubted: false });
-        }
-        // A claim that does not move on is no claim; one beyond the high watermark would lose good records.
-        let claimed = claimed_next.filter(|next| *next > at.offset).unwrap_or(at.offset.saturating_add(1));
-        let to = claimed.min(self.work.high_watermark.max(at.offset.saturating_add(1)));
+        let to = batch::beyond_damage(
+            &self.work.records,
+            position,
+            at.offset,
+            claimed_next,
+            self.work.high_watermark,
+            &self.settings.limits,
+        )
+        .offset;
         self.report_skip(at.offset, to, what);
         self.pass(0, Pos::at(to));
         Some(Refetch { at: self.pos, doubted: false })
@@ -236,11 +231,6 @@ impl Checker<'_> {
     fn report_skip(&self, from: i64, to: i64, what: &str) {
         warn!(topic = %self.work.topic, partition = self.work.partition, from, to, what,
             "passed over a damaged batch");
-    }
-
-    fn position_of(&self, raw: &RawBatch) -> usize {
-        let start = self.work.records.as_ptr().addr();
-        raw.bytes.as_ptr().addr().saturating_sub(start)
     }
 }
 
