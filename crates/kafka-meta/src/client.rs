@@ -5,7 +5,7 @@
 
 mod backoff;
 
-pub use crate::cluster::{Broker, Endpoint, Interest, Partition, Snapshot, Topic};
+pub use crate::cluster::{Broker, Endpoint, Interest, Partition, Snapshot, Submitted, Topic};
 pub use crate::net::{Lane, Owner, Via};
 pub use crate::wire::versions::ApiVersions;
 pub use backoff::Backoff;

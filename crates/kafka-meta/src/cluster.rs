@@ -31,6 +31,7 @@ use crate::{ClusterConfig, Error, ErrorCode, Result, TopicName};
 use answer::Answer;
 use shared::Shared;
 
+pub use call::Submitted;
 pub use snapshot::{Broker, Endpoint, Partition, Snapshot, Topic};
 
 /// What bounds a call whose caller names no time, as Java's `default.api.timeout.ms`.
@@ -198,6 +199,28 @@ impl Cluster {
     {
         self.run();
         call::call_raw(self.shared(), to, via, deadline, versions, build).await
+    }
+
+    /// The first half of [`Cluster::call_raw`]: until the request has its place on the connection, so that what
+    /// is submitted later goes out later. `answered` is false for the one request that brokers do not answer
+    /// (Produce without acknowledgement): its answer comes, empty, when it goes out. Dropping the future before
+    /// it has its place sends nothing.
+    pub async fn submit<R, F>(
+        &self,
+        to: To,
+        via: &Via,
+        deadline: Instant,
+        versions: RangeInclusive<i16>,
+        answered: bool,
+        build: F,
+    ) -> Result<Submitted>
+    where
+        R: Request + Send,
+        F: FnOnce(i16) -> Result<R> + Send,
+    {
+        self.run();
+        let submitted = call::submit(self.shared(), to, via, deadline, versions, build, answered).await;
+        submitted.inspect_err(|error| call::suspicious(self.shared(), error))
     }
 
     /// What a node advertises, finalized features included. Connects if need be; dropping the future abandons

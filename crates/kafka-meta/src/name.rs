@@ -157,6 +157,18 @@ impl From<&str> for TopicName {
     }
 }
 
+impl From<String> for TopicName {
+    fn from(name: String) -> Self {
+        TopicName::new(&name)
+    }
+}
+
+impl From<&String> for TopicName {
+    fn from(name: &String) -> Self {
+        TopicName::new(name)
+    }
+}
+
 impl From<TopicName> for String {
     fn from(name: TopicName) -> Self {
         name.as_str().to_owned()

@@ -116,12 +116,61 @@ where
     R: Request + Send,
     F: FnOnce(i16) -> Result<R> + Send,
 {
+    let submitted = submit_to(shared, candidate, via, deadline, own, build, true).await?;
+    let answer = submitted.answer().await?;
+    Ok((answer.version, answer.body))
+}
+
+/// A request that has its place on a connection: what is submitted later goes out later. The answer is yet to come.
+/// Dropping it leaves no half frame on the wire; the answer is thrown away.
+#[derive(Debug)]
+pub struct Submitted {
+    api_key: i16,
+    version: i16,
+    node: i32,
+    address: Address,
+    connection: Arc<Connection>,
+    deadline: Instant,
+    answer: oneshot::Receiver<Result<Bytes>>,
+}
+
+impl Submitted {
+    /// The answer, undecoded. Dropping the future drops the answer.
+    pub async fn answer(self) -> Result<RawAnswer> {
+        let operation = api_name(self.api_key);
+        match tokio::time::timeout_at(self.deadline, self.answer).await {
+            Ok(Ok(Ok(body))) => Ok(RawAnswer { version: self.version, body, node: self.node }),
+            Ok(Ok(Err(error))) => Err(error.with_operation(operation)),
+            Ok(Err(_)) => {
+                Err(Error::new(ErrorKind::Closed, operation).with_detail("the runtime has been shut down"))
+            }
+            Err(_) if self.connection.is_held() => {
+                Err(late(self.api_key, &self.address, "the broker throttles this client (quota) for longer"))
+            }
+            Err(_) => Err(late(self.api_key, &self.address, "no answer in time")),
+        }
+    }
+}
+
+async fn submit_to<R, F>(
+    shared: &Shared,
+    candidate: &Candidate,
+    via: &Via,
+    deadline: Instant,
+    own: RangeInclusive<i16>,
+    build: F,
+    answered: bool,
+) -> Result<Submitted>
+where
+    R: Request + Send,
+    F: FnOnce(i16) -> Result<R> + Send,
+{
     let named = |error: Error| error.with_operation(api_name(R::KEY));
     let mut connection = connect(shared, candidate, via, deadline).await.map_err(named)?;
     // A connection may be over by the time its queue is reached: nothing has been written, so another one will
     // do. Twice is enough: it has failed for a reason then.
     let mut again = 2;
-    let (version, answer) = loop {
+    loop {
         let place = tokio::time::timeout_at(deadline, connection.place())
             .await
             .map_err(|_| late(R::KEY, &candidate.address, "the connection's queue is full"))?;
@@ -133,11 +182,20 @@ where
             let shape = AnswerShape {
                 tagged_header: R::Response::header_version(version) >= 1,
                 throttles: versions::throttles(R::KEY, version),
+                absent: !answered,
             };
             let left = deadline.saturating_duration_since(Instant::now());
             let patience = patience(shared.config.request_timeout, left);
             place.send(Submission { frame, shape, patience, reply });
-            break (version, answer);
+            return Ok(Submitted {
+                api_key: R::KEY,
+                version,
+                node: candidate.node,
+                address: candidate.address.clone(),
+                connection,
+                deadline,
+                answer,
+            });
         }
         if again == 0 {
             return Err(Error::new(ErrorKind::Disconnected, api_name(R::KEY))
@@ -145,17 +203,6 @@ where
         }
         again -= 1;
         connection = connect(shared, candidate, via, deadline).await.map_err(named)?;
-    };
-    match tokio::time::timeout_at(deadline, answer).await {
-        Ok(Ok(Ok(body))) => Ok((version, body)),
-        Ok(Ok(Err(error))) => Err(named(error)),
-        Ok(Err(_)) => {
-            Err(Error::new(ErrorKind::Closed, api_name(R::KEY)).with_detail("the runtime has been shut down"))
-        }
-        Err(_) if connection.is_held() => {
-            Err(late(R::KEY, &candidate.address, "the broker throttles this client (quota) for longer"))
-        }
-        Err(_) => Err(late(R::KEY, &candidate.address, "no answer in time")),
     }
 }
 
@@ -277,16 +324,36 @@ where
     R: Request + Send,
     F: FnOnce(i16) -> Result<R> + Send,
 {
+    let asking = async {
+        let submitted = submit(shared, to, via, deadline, versions, build, true).await?;
+        submitted.answer().await
+    };
+    asking.await.inspect_err(|error| suspicious(shared, error))
+}
+
+/// The first half of [`call_raw`]: until the request has its place. `answered` is false for the one request that
+/// brokers do not answer (Produce without acknowledgement): its answer comes, empty, when it goes out.
+pub(crate) async fn submit<R, F>(
+    shared: &Shared,
+    to: To,
+    via: &Via,
+    deadline: Instant,
+    versions: RangeInclusive<i16>,
+    build: F,
+    answered: bool,
+) -> Result<Submitted>
+where
+    R: Request + Send,
+    F: FnOnce(i16) -> Result<R> + Send,
+{
     let named = |error: Error| error.with_operation(api_name(R::KEY));
     let candidate = choose(shared, to, via, deadline).await.map_err(named)?;
-    match ask_raw(shared, &candidate, via, deadline, versions, build).await {
-        Ok((version, body)) => Ok(RawAnswer { version, body, node: candidate.node }),
-        Err(error) => {
-            if error.kind() == ErrorKind::Disconnected {
-                // The node may have gone or moved.
-                shared.suspect();
-            }
-            Err(error)
-        }
+    submit_to(shared, &candidate, via, deadline, versions, build, answered).await
+}
+
+/// The node may have gone or moved.
+pub(crate) fn suspicious(shared: &Shared, error: &Error) {
+    if error.kind() == ErrorKind::Disconnected {
+        shared.suspect();
     }
 }

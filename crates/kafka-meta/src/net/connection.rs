@@ -30,6 +30,10 @@ impl Reply for Answer {
     fn is_abandoned(&self) -> bool {
         self.is_closed()
     }
+
+    fn sent(self) {
+        let _ = self.send(Ok(Bytes::new()));
+    }
 }
 
 /// A connection that can be used.

@@ -115,7 +115,11 @@ async fn ask<W: Wire, R: Request>(
     client_id: &str,
 ) -> Result<R::Response> {
     let frame = encode(request, version, client_id)?;
-    let shape = AnswerShape { tagged_header: R::Response::header_version(version) >= 1, throttles: false };
+    let shape = AnswerShape {
+        tagged_header: R::Response::header_version(version) >= 1,
+        throttles: false,
+        absent: false,
+    };
     let body = wire.ask(frame, shape).await?;
     guard::decode(R::KEY, version, body)
 }

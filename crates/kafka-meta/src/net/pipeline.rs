@@ -33,6 +33,9 @@ pub(crate) const QUEUE: usize = 32;
 pub(crate) trait Reply {
     /// Whether nobody waits for it any more.
     fn is_abandoned(&self) -> bool;
+
+    /// The request goes out, and no answer will come.
+    fn sent(self);
 }
 
 /// A request ready to send, but for its correlation id.
@@ -53,6 +56,8 @@ pub(crate) struct AnswerShape {
     pub(crate) tagged_header: bool,
     /// Its body starts with a throttle time the client has to keep (KIP-219).
     pub(crate) throttles: bool,
+    /// The broker does not answer (Produce without acknowledgement).
+    pub(crate) absent: bool,
 }
 
 #[derive(Debug)]
@@ -150,10 +155,14 @@ impl<T: Reply> Pipeline<T> {
             if let Some(place) = frame.get_mut(8..12) {
                 place.copy_from_slice(&correlation.to_be_bytes());
             }
+            self.active = now;
+            if shape.absent {
+                reply.sent();
+                return Some(frame.freeze());
+            }
             if self.in_flight.is_empty() {
                 self.oldest_since = now;
             }
-            self.active = now;
             self.in_flight.push_back(InFlight { correlation, shape, patience, reply });
             return Some(frame.freeze());
         }

@@ -16,6 +16,10 @@ impl Reply for Caller {
     fn is_abandoned(&self) -> bool {
         self.1.get()
     }
+
+    fn sent(self) {
+        self.1.set(true);
+    }
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -54,6 +58,20 @@ fn answers_go_to_their_requests_in_order() {
 }
 
 #[test]
+fn a_request_without_an_answer_is_over_when_it_goes_out() {
+    let now = Instant::now();
+    let mut pipeline = Pipeline::new(now);
+    let (silent, sent) = request("silent", AnswerShape { absent: true, ..AnswerShape::default() });
+    pipeline.submit(now, silent);
+    pipeline.submit(now, plain("b"));
+    pipeline.poll_frame(now).unwrap();
+    assert!(sent.get());
+    let b = pipeline.poll_frame(now).unwrap();
+    let (reply, _) = pipeline.handle_frame(now, answer(correlation(&b), b"B")).unwrap();
+    assert_eq!(reply.0, "b");
+}
+
+#[test]
 fn an_answer_out_of_step_or_unasked_or_cut_short_ends_the_connection() {
     let now = Instant::now();
     let mut pipeline: Pipeline<Caller> = Pipeline::new(now);
@@ -71,7 +89,7 @@ fn an_answer_out_of_step_or_unasked_or_cut_short_ends_the_connection() {
 #[test]
 fn a_header_with_tagged_fields_is_stripped_and_one_that_lies_is_refused() {
     let now = Instant::now();
-    let shape = AnswerShape { tagged_header: true, throttles: false };
+    let shape = AnswerShape { tagged_header: true, throttles: false, absent: false };
     let mut pipeline = Pipeline::new(now);
     pipeline.submit(now, request("a", shape).0);
     let id = correlation(&pipeline.poll_frame(now).unwrap());
@@ -120,7 +138,7 @@ fn the_oldest_request_alone_has_a_time_limit_and_it_starts_when_it_becomes_the_o
 #[test]
 fn a_throttling_answer_is_delivered_at_once_and_holds_back_what_follows() {
     let now = Instant::now();
-    let shape = AnswerShape { tagged_header: false, throttles: true };
+    let shape = AnswerShape { tagged_header: false, throttles: true, absent: false };
     let mut pipeline = Pipeline::new(now);
     pipeline.submit(now, request("a", shape).0);
     let a = correlation(&pipeline.poll_frame(now).unwrap());
@@ -139,7 +157,8 @@ fn a_throttling_answer_is_delivered_at_once_and_holds_back_what_follows() {
 fn a_negative_throttle_time_is_none() {
     let now = Instant::now();
     let mut pipeline = Pipeline::new(now);
-    pipeline.submit(now, request("a", AnswerShape { tagged_header: false, throttles: true }).0);
+    pipeline
+        .submit(now, request("a", AnswerShape { tagged_header: false, throttles: true, absent: false }).0);
     let a = correlation(&pipeline.poll_frame(now).unwrap());
     pipeline.submit(now, plain("b"));
     pipeline.handle_frame(now, answer(a, &[0xff; 4])).unwrap();
@@ -185,6 +204,10 @@ impl Reply for Numbered {
     fn is_abandoned(&self) -> bool {
         self.1.get()
     }
+
+    fn sent(self) {
+        self.1.set(true);
+    }
 }
 
 proptest! {
@@ -201,7 +224,7 @@ proptest! {
             match step {
                 Step::Submit { throttles } => {
                     let flag = Rc::new(Cell::new(false));
-                    let shape = AnswerShape { tagged_header: false, throttles };
+                    let shape = AnswerShape { tagged_header: false, throttles, absent: false };
                     let reply = Numbered(gone.len(), flag.clone());
                     let frame = BytesMut::zeroed(12);
                     pipeline.submit(now, Submission { frame, shape, patience: PATIENCE, reply });
