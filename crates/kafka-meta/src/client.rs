@@ -4,6 +4,7 @@
 //! [`Cluster`](crate::Cluster).
 
 mod backoff;
+pub mod offsets;
 
 pub use crate::cluster::{Broker, Endpoint, Interest, Partition, Snapshot, Submitted, Topic};
 pub use crate::net::{Lane, Owner, Via};

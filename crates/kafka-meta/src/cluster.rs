@@ -262,6 +262,23 @@ impl Cluster {
         Ok(self.snapshot())
     }
 
+    /// Topics as one broker knows them now, past the shared picture; `None` is every topic there is. What is wrong
+    /// with one is inside. Makes no topic by asking. Dropping the future abandons the wait.
+    pub async fn topics(
+        &self,
+        via: &Via,
+        topics: Option<&[TopicName]>,
+        deadline: Instant,
+    ) -> Result<Vec<Topic>> {
+        let build = |_| Ok(answer::request(topics));
+        let (version, response) = self.call_with(To::Any, via, deadline, answer::FROM..=13, build).await?;
+        let answer = Answer::read(version, response);
+        match answer.error {
+            ErrorCode::NONE => Ok(answer.topics),
+            code => Err(Error::broker(code, "metadata")),
+        }
+    }
+
     /// The names of topics known by their ids only, as a member whose broker evaluates a pattern gets them. An id
     /// that no topic has, or whose name may not be known to this client, is left out. Dropping the future
     /// abandons the wait.

@@ -1,100 +1,29 @@
 //! Looking up offsets: the ends of a log, and where a timestamp falls in it (ListOffsets).
 //!
 //! [`ask_node`] is one request to one leader; [`find`] knows no leader in advance, asks each its part, and asks
-//! again what a moved leader or a lost connection left open. What this is not: it moves no position and applies
-//! no reset policy.
-//!
-//! Invariants
-//! - An answer of "no such offset" (−1, or 43 from a log too old for timestamps) is `None`, never an offset.
-//! - The sentinels are sent only in versions that know them: 3.7.0 takes an unknown one for a plain timestamp and
-//!   answers the first record. A negative timestamp is refused here for the same reason.
-//! - Under `CommittedOnly` the end of the log is the last stable offset.
+//! again what a moved leader or a lost connection left open. What this is not: it moves no position, applies no
+//! reset policy, and speaks no wire; that is [`kafka_meta::client::offsets`].
 
 use std::collections::HashMap;
-use std::ops::RangeInclusive;
 
 use futures::stream::{FuturesUnordered, StreamExt};
-use kafka_meta::client::{Backoff, To, Via};
-use kafka_meta::wire::protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
-use kafka_meta::wire::protocol::messages::{BrokerId, ListOffsetsRequest};
-use kafka_meta::{Cluster, Error, ErrorCode, ErrorKind, Result, TopicName};
+use kafka_meta::client::{Backoff, To, Via, offsets};
+use kafka_meta::{Cluster, Result, TopicName};
 use tokio::time::Instant;
 
 use crate::Visibility;
-use crate::fetch::wire_name;
 use search::{Leader, Search};
+
+pub use kafka_meta::client::offsets::{Answer, Ask, Found, Target};
 
 mod search;
 
-pub(crate) const OPERATION: &str = "look up offsets";
-
-/// The last version the codec can write.
-const NEWEST: i16 = 10;
-const ISOLATION_FROM: i16 = 2;
-const MAX_TIMESTAMP_FROM: i16 = 7;
-
-/// Which offset of a partition is wanted.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Target {
-    /// The first one still in the log.
-    Earliest,
-    /// The one the next record will get; under `CommittedOnly` the last stable offset.
-    Latest,
-    /// The first record, in log order, whose timestamp is not older than this (milliseconds since the epoch).
-    Timestamp(i64),
-    /// The first record that has the largest timestamp of the log.
-    MaxTimestamp,
-}
-
-impl Target {
-    /// The number that stands for it on the wire.
-    fn wire(self) -> Option<i64> {
-        match self {
-            Target::Earliest => Some(-2),
-            Target::Latest => Some(-1),
-            Target::Timestamp(millis) => (millis >= 0).then_some(millis),
-            Target::MaxTimestamp => Some(-3),
-        }
-    }
-}
-
-/// One partition's question to its leader.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Ask {
-    /// Topic.
-    pub topic: TopicName,
-    /// Partition.
-    pub partition: i32,
-    /// The leader's epoch as we know it; a leader of another epoch refuses instead of answering for a log we do
-    /// not mean.
-    pub leader_epoch: Option<i32>,
-    /// What is wanted.
-    pub target: Target,
-}
-
-/// An offset that was found.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Found {
-    /// The offset.
-    pub offset: i64,
-    /// Timestamp of the record there; −1 where none was asked for.
-    pub timestamp: i64,
-    /// Leader epoch of the record there, where the broker tells it.
-    pub leader_epoch: Option<i32>,
-}
-
-/// One partition's answer: an offset, `None` where there is no such offset, or the broker's error code.
-pub type Answer = std::result::Result<Option<Found>, ErrorCode>;
-
-/// Sends one ListOffsets request. The result has one entry per ask, in their order; a partition the broker left
-/// out has `UNKNOWN_SERVER_ERROR`. No partition may be asked about twice.
-///
-/// Dropping the future abandons the wait.
+/// Sends one ListOffsets request; see [`kafka_meta::client::offsets::ask`]. Under `CommittedOnly` the end of the log
+/// is the last stable offset.
 ///
 /// # Errors
 ///
-/// `UnsupportedApi` where the node is too old for a target or for `CommittedOnly`, `InvalidRequest` for a
-/// negative timestamp, and whatever prevents an answer.
+/// As there.
 pub async fn ask_node(
     cluster: &Cluster,
     via: &Via,
@@ -103,84 +32,8 @@ pub async fn ask_node(
     asks: Vec<Ask>,
     deadline: Instant,
 ) -> Result<Vec<(TopicName, i32, Answer)>> {
-    let versions = versions(visibility, &asks);
-    let topics = topics(&asks)?;
-    let build = |version: i16| {
-        // The broker may hold the request for tiered storage; it must not hold it for longer than we wait.
-        let left = deadline.saturating_duration_since(Instant::now()).as_millis();
-        let request = ListOffsetsRequest::default()
-            // The codec's default is a broker's id.
-            .with_replica_id(BrokerId(-1))
-            .with_topics(topics)
-            .with_timeout_ms(i32::try_from(left).unwrap_or(i32::MAX).max(1));
-        Ok(match visibility {
-            Visibility::CommittedOnly if version >= ISOLATION_FROM => request.with_isolation_level(1),
-            _ => request,
-        })
-    };
-    let (_, answer) = cluster.call_with(To::Node(node), via, deadline, versions, build).await?;
-    let mut answers = HashMap::new();
-    for topic in &answer.topics {
-        for part in &topic.partitions {
-            let answer = match ErrorCode::from(part.error_code) {
-                ErrorCode::NONE if part.offset < 0 => Ok(None),
-                ErrorCode::NONE => Ok(Some(Found {
-                    offset: part.offset,
-                    timestamp: part.timestamp,
-                    leader_epoch: Some(part.leader_epoch).filter(|epoch| *epoch >= 0),
-                })),
-                ErrorCode::UNSUPPORTED_FOR_MESSAGE_FORMAT => Ok(None),
-                code => Err(code),
-            };
-            answers.insert((topic.name.as_str(), part.partition_index), answer);
-        }
-    }
-    let results = asks.into_iter().map(|ask| {
-        let answer = answers.remove(&(ask.topic.as_str(), ask.partition));
-        let answer = answer.unwrap_or(Err(ErrorCode::UNKNOWN_SERVER_ERROR));
-        if let Ok(Some(Found { leader_epoch: Some(epoch), .. })) = answer {
-            cluster.epoch_seen(ask.topic, ask.partition, epoch);
-        }
-        (ask.topic, ask.partition, answer)
-    });
-    Ok(results.collect())
-}
-
-fn versions(visibility: Visibility, asks: &[Ask]) -> RangeInclusive<i16> {
-    let oldest = if asks.iter().any(|ask| ask.target == Target::MaxTimestamp) {
-        MAX_TIMESTAMP_FROM
-    } else if visibility == Visibility::CommittedOnly {
-        ISOLATION_FROM
-    } else {
-        1
-    };
-    oldest..=NEWEST
-}
-
-fn topics(asks: &[Ask]) -> Result<Vec<ListOffsetsTopic>> {
-    let mut topics: Vec<ListOffsetsTopic> = Vec::new();
-    let mut places: HashMap<TopicName, usize> = HashMap::new();
-    for ask in asks {
-        let timestamp = ask.target.wire().ok_or_else(|| negative(ask.topic, ask.partition))?;
-        let partition = ListOffsetsPartition::default()
-            .with_partition_index(ask.partition)
-            .with_current_leader_epoch(ask.leader_epoch.unwrap_or(-1))
-            .with_timestamp(timestamp);
-        let place = *places.entry(ask.topic).or_insert_with(|| {
-            topics.push(ListOffsetsTopic::default().with_name(wire_name(ask.topic)));
-            topics.len() - 1
-        });
-        if let Some(topic) = topics.get_mut(place) {
-            topic.partitions.push(partition);
-        }
-    }
-    Ok(topics)
-}
-
-fn negative(topic: TopicName, partition: i32) -> Error {
-    Error::new(ErrorKind::InvalidRequest, OPERATION)
-        .with_partition(topic, partition)
-        .with_detail("the timestamp is negative")
+    let committed_only = visibility == Visibility::CommittedOnly;
+    offsets::ask(cluster, via, To::Node(node), committed_only, asks, deadline).await
 }
 
 /// Finds offsets wherever the partitions' leaders are: each leader is asked its part, at the same time as the

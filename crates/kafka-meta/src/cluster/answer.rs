@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::metadata_response::{MetadataResponsePartition, MetadataResponseTopic};
-use kafka_protocol::messages::{MetadataRequest, MetadataResponse};
+use kafka_protocol::messages::{MetadataRequest, MetadataResponse, TopicName as WireName};
+use kafka_protocol::protocol::StrBytes;
 use uuid::Uuid;
 
 use super::snapshot::{Broker, Partition, Topic};
@@ -18,6 +19,21 @@ const RELIABLE_EPOCHS: i16 = 9;
 
 /// From this version on, topics can be asked about by id.
 pub(crate) const BY_ID: i16 = 12;
+
+/// From here on a request can say that no topic is to be created by asking about it.
+pub(crate) const FROM: i16 = 4;
+
+/// A request about topics known by name, or about every topic.
+pub(crate) fn request<'a>(topics: Option<impl IntoIterator<Item = &'a TopicName>>) -> MetadataRequest {
+    let topics = topics.map(|topics| {
+        let named = topics.into_iter().map(|topic| {
+            let name = WireName(StrBytes::from_static_str(topic.as_str()));
+            MetadataRequestTopic::default().with_name(Some(name))
+        });
+        named.collect()
+    });
+    MetadataRequest::default().with_topics(topics).with_allow_auto_topic_creation(false)
+}
 
 /// A request about topics known by id.
 pub(crate) fn request_by_id(ids: &[Uuid]) -> MetadataRequest {

@@ -5,21 +5,15 @@
 
 use std::sync::Arc;
 
-use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
-use kafka_protocol::messages::{MetadataRequest, TopicName as WireName};
-use kafka_protocol::protocol::StrBytes;
 use tokio::time::Instant;
 
-use super::answer::Answer;
+use super::answer::{self, Answer};
 use super::call::{self, Candidate};
 use super::merge::Scope;
 use super::refresh::Round;
 use super::shared::{Shared, address};
 use crate::net::Via;
 use crate::{Error, ErrorCode, ErrorKind, Result};
-
-/// From version 4 on a request can say that no topic is to be created by asking about it.
-const VERSIONS: std::ops::RangeInclusive<i16> = 4..=13;
 
 pub(crate) async fn run(shared: Arc<Shared>) {
     // A task before this one may have died with its runtime in the middle of a round.
@@ -105,16 +99,10 @@ async fn ask(shared: &Shared, round: &Round) -> Result<Answer> {
 }
 
 async fn ask_one(shared: &Shared, candidate: &Candidate, scope: &Scope) -> Result<Answer> {
-    let topics = match scope {
+    let request = answer::request(match scope {
         Scope::All => None,
-        Scope::Some(topics) => Some(topics.iter().map(|topic| {
-            let name = WireName(StrBytes::from_static_str(topic.as_str()));
-            MetadataRequestTopic::default().with_name(Some(name))
-        })),
-    };
-    let request = MetadataRequest::default()
-        .with_topics(topics.map(Iterator::collect))
-        .with_allow_auto_topic_creation(false);
-    let (version, response) = call::ask_shared(shared, candidate, VERSIONS, |_| Ok(request)).await?;
+        Scope::Some(topics) => Some(topics),
+    });
+    let (version, response) = call::ask_shared(shared, candidate, answer::FROM..=13, |_| Ok(request)).await?;
     Ok(Answer::read(version, response))
 }

@@ -8,6 +8,7 @@
 //! is left to the codec to refuse.
 
 mod layout;
+mod members;
 mod tables;
 
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use kafka_protocol::protocol::Decodable;
 use crate::{Error, ErrorKind, Result};
 use layout::Cursor;
 
+pub use members::{CONSUMER_PROTOCOL, assignment, subscription};
 pub use tables::WITHOUT_LAYOUT;
 
 /// Decodes an answer's body (what follows the response header).

@@ -14,9 +14,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use kafka_meta::client::Snapshot;
+use kafka_meta::client::offsets::{Answer, Ask, Found, OPERATION, Target, negative};
 use kafka_meta::{Error, ErrorCode, ErrorKind, Result, TopicName};
-
-use super::{Answer, Ask, Found, OPERATION, Target, negative};
 
 /// First pause after a passing failure.
 pub(super) const BACKOFF: Duration = Duration::from_millis(100);
