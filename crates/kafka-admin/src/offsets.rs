@@ -13,13 +13,14 @@ use kafka_meta::wire::protocol::messages::offset_fetch_response::{
     OffsetFetchResponseGroup, OffsetFetchResponsePartitions,
 };
 use kafka_meta::wire::protocol::messages::{OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest};
+use kafka_meta::wire::topic_name;
 use kafka_meta::{CommittedOffset, Error, ErrorCode, ErrorKind, Result, TopicName};
 
 use crate::admin::{Admin, Call, interned, keyed};
 use crate::plan::{Answer, Plan, Refusal, Route, Subject};
 use crate::records::places;
 use crate::run::Batch;
-use crate::wire::{by_topic, check, group as wire_group, text, topic as wire_topic};
+use crate::wire::{by_topic, check, group as wire_group, text};
 
 /// Groups in structures of their own, from here to the last version the codec can write (10 names topics by id).
 const FETCH_VERSIONS: std::ops::RangeInclusive<i16> = 8..=9;
@@ -156,7 +157,7 @@ impl Admin {
                 });
                 let topics = by_topic(wanted).into_iter().map(|(name, partitions)| {
                     OffsetCommitRequestTopic::default()
-                        .with_name(wire_topic(name))
+                        .with_name(topic_name(name))
                         .with_partitions(partitions)
                 });
                 let request = OffsetCommitRequest::default()
@@ -216,7 +217,7 @@ impl Admin {
                     });
                 let topics = by_topic(wanted).into_iter().map(|(name, partitions)| {
                     OffsetDeleteRequestTopic::default()
-                        .with_name(wire_topic(name))
+                        .with_name(topic_name(name))
                         .with_partitions(partitions)
                 });
                 let request = OffsetDeleteRequest::default()
@@ -283,7 +284,7 @@ async fn fetch(
 ) -> Result<Answer<OffsetFetchResponseGroup>> {
     let topics = wanted.map(|topics| {
         let topics = topics.into_iter().map(|(name, partitions)| {
-            OffsetFetchRequestTopics::default().with_name(wire_topic(name)).with_partition_indexes(partitions)
+            OffsetFetchRequestTopics::default().with_name(topic_name(name)).with_partition_indexes(partitions)
         });
         topics.collect()
     });

@@ -7,11 +7,12 @@ use kafka_meta::wire::protocol::messages::DeleteRecordsRequest;
 use kafka_meta::wire::protocol::messages::delete_records_request::{
     DeleteRecordsPartition, DeleteRecordsTopic,
 };
+use kafka_meta::wire::topic_name;
 use kafka_meta::{Result, TopicName};
 
 use crate::admin::{Admin, interned, keyed};
 use crate::plan::{Plan, Refusal, Route, Subject};
-use crate::wire::{by_topic, check, topic};
+use crate::wire::{by_topic, check};
 
 /// Which offset of a partition is wanted (Java: `OffsetSpec`).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -111,7 +112,7 @@ impl Admin {
                     Some((*topic, wanted))
                 });
                 let asked = by_topic(asked).into_iter().map(|(name, partitions)| {
-                    DeleteRecordsTopic::default().with_name(topic(name)).with_partitions(partitions)
+                    DeleteRecordsTopic::default().with_name(topic_name(name)).with_partitions(partitions)
                 });
                 let request = DeleteRecordsRequest::default()
                     .with_topics(asked.collect())

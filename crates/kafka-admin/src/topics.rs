@@ -13,6 +13,7 @@ use kafka_meta::wire::protocol::messages::delete_topics_request::DeleteTopicStat
 use kafka_meta::wire::protocol::messages::{
     BrokerId, CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest,
 };
+use kafka_meta::wire::topic_name;
 use kafka_meta::{ErrorCode, Result, TopicName, client};
 use uuid::Uuid;
 
@@ -150,7 +151,7 @@ impl NewPartitions {
         });
         let placed = (!self.assignment.is_empty()).then(|| placed.collect());
         CreatePartitionsTopic::default()
-            .with_name(wire::topic(name))
+            .with_name(topic_name(name))
             .with_count(self.total)
             .with_assignments(placed)
     }

@@ -10,10 +10,6 @@ pub(crate) fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
 }
 
-pub(crate) fn topic(name: TopicName) -> messages::TopicName {
-    messages::TopicName(StrBytes::from_static_str(name.as_str()))
-}
-
 pub(crate) fn group(name: &str) -> messages::GroupId {
     messages::GroupId(text(name))
 }

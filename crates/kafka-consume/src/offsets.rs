@@ -21,6 +21,7 @@ use kafka_meta::wire::protocol::messages::offset_commit_request::{
 use kafka_meta::wire::protocol::messages::offset_commit_response::OffsetCommitResponse;
 use kafka_meta::wire::protocol::messages::{self, OffsetCommitRequest};
 use kafka_meta::wire::protocol::protocol::StrBytes;
+use kafka_meta::wire::topic_name;
 use kafka_meta::{Cluster, CommittedOffset, Error, ErrorCode, ErrorKind, Result, TopicName};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
@@ -415,7 +416,7 @@ fn request(group_id: &str, plan: &Plan) -> OffsetCommitRequest {
         );
     }
     let topics = topics.into_iter().map(|(topic, partitions)| {
-        OffsetCommitRequestTopic::default().with_name(wire_name(topic)).with_partitions(partitions)
+        OffsetCommitRequestTopic::default().with_name(topic_name(topic)).with_partitions(partitions)
     });
     OffsetCommitRequest::default()
         .with_group_id(messages::GroupId(StrBytes::from_string(group_id.to_owned())))
@@ -423,10 +424,6 @@ fn request(group_id: &str, plan: &Plan) -> OffsetCommitRequest {
         .with_member_id(StrBytes::from_string(plan.identity.member_id.clone()))
         .with_group_instance_id(plan.identity.instance_id.clone().map(StrBytes::from_string))
         .with_topics(topics.collect())
-}
-
-fn wire_name(topic: TopicName) -> messages::TopicName {
-    messages::TopicName(StrBytes::from_static_str(topic.as_str()))
 }
 
 /// The codes of the answer. Topics nobody asked about are left out, so that an answer interns no names.

@@ -15,7 +15,10 @@ pub mod versions;
 
 use std::borrow::Cow;
 
-use kafka_protocol::messages::ApiKey;
+use kafka_protocol::messages::{self, ApiKey};
+use kafka_protocol::protocol::StrBytes;
+
+use crate::TopicName;
 
 /// Kafka's name of an API, as errors and logs show it; the number for one without a name.
 pub fn api_name(api_key: i16) -> Cow<'static, str> {
@@ -23,4 +26,9 @@ pub fn api_name(api_key: i16) -> Cow<'static, str> {
         Ok(key) => Cow::Owned(format!("{key:?}")),
         Err(()) => Cow::Owned(format!("API {api_key}")),
     }
+}
+
+/// A topic's name as a request carries it; nothing is copied.
+pub fn topic_name(topic: TopicName) -> messages::TopicName {
+    messages::TopicName(StrBytes::from_static_str(topic.as_str()))
 }

@@ -9,10 +9,9 @@ use kafka_meta::wire::protocol::messages::offset_for_leader_epoch_request::{
     OffsetForLeaderPartition, OffsetForLeaderTopic,
 };
 use kafka_meta::wire::protocol::messages::{BrokerId, OffsetForLeaderEpochRequest};
+use kafka_meta::wire::topic_name;
 use kafka_meta::{Cluster, ErrorCode, Result, TopicName};
 use tokio::time::Instant;
-
-use crate::fetch::wire_name;
 
 pub use kafka_meta::wire::fetch::EpochEnd;
 
@@ -81,7 +80,7 @@ fn topics(asks: &[AskEpoch]) -> Vec<OffsetForLeaderTopic> {
             .with_current_leader_epoch(ask.current_leader_epoch.unwrap_or(-1))
             .with_leader_epoch(ask.leader_epoch);
         let place = *places.entry(ask.topic).or_insert_with(|| {
-            topics.push(OffsetForLeaderTopic::default().with_topic(wire_name(ask.topic)));
+            topics.push(OffsetForLeaderTopic::default().with_topic(topic_name(ask.topic)));
             topics.len() - 1
         });
         if let Some(topic) = topics.get_mut(place) {

@@ -8,9 +8,10 @@ use std::ops::RangeInclusive;
 
 use kafka_meta::TopicName;
 use kafka_meta::wire::fetch::{MAX_VERSION, MIN_VERSION};
+use kafka_meta::wire::protocol::messages::FetchRequest;
 use kafka_meta::wire::protocol::messages::fetch_request::{FetchPartition, FetchTopic};
-use kafka_meta::wire::protocol::messages::{FetchRequest, TopicName as WireName};
 use kafka_meta::wire::protocol::protocol::StrBytes;
+use kafka_meta::wire::topic_name;
 use uuid::Uuid;
 
 /// First version with sessions.
@@ -80,7 +81,7 @@ fn topics(version: i16, wants: &[Want]) -> Vec<FetchTopic> {
             let topic = FetchTopic::default().with_partitions(partitions);
             match wants.first() {
                 Some(want) if version > LAST_BY_NAME => topic.with_topic_id(want.topic_id),
-                Some(want) => topic.with_topic(wire_name(want.topic)),
+                Some(want) => topic.with_topic(topic_name(want.topic)),
                 None => topic,
             }
         })
@@ -100,9 +101,4 @@ fn partition(want: &Want, version: i16) -> FetchPartition {
         partition.last_fetched_epoch = want.last_fetched_epoch.unwrap_or(-1);
     }
     partition
-}
-
-/// A topic's name as a request carries it; nothing is copied.
-pub fn wire_name(topic: TopicName) -> WireName {
-    WireName(StrBytes::from_static_str(topic.as_str()))
 }

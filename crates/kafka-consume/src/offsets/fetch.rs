@@ -19,12 +19,13 @@ use kafka_meta::wire::protocol::messages::offset_fetch_response::{
 };
 use kafka_meta::wire::protocol::messages::{self, OffsetFetchRequest, OffsetFetchResponse};
 use kafka_meta::wire::protocol::protocol::StrBytes;
+use kafka_meta::wire::topic_name;
 use kafka_meta::{Cluster, CommittedOffset, Error, ErrorCode, Result, TopicName};
 use tokio::time::Instant;
 
+use super::Identity;
 use super::codes::{self, Class};
 use super::core::Key;
-use super::{Identity, wire_name};
 use crate::coordinator::{Reply, with_coordinator};
 
 pub(super) const OPERATION: &str = "committed offsets";
@@ -265,12 +266,12 @@ fn request(
     let request = OffsetFetchRequest::default().with_require_stable(version >= STABLE);
     if version < GROUPS {
         let topics = topics.into_iter().map(|(topic, partitions)| {
-            OffsetFetchRequestTopic::default().with_name(wire_name(topic)).with_partition_indexes(partitions)
+            OffsetFetchRequestTopic::default().with_name(topic_name(topic)).with_partition_indexes(partitions)
         });
         return request.with_group_id(group).with_topics(Some(topics.collect()));
     }
     let topics = topics.into_iter().map(|(topic, partitions)| {
-        OffsetFetchRequestTopics::default().with_name(wire_name(topic)).with_partition_indexes(partitions)
+        OffsetFetchRequestTopics::default().with_name(topic_name(topic)).with_partition_indexes(partitions)
     });
     let mut asked =
         OffsetFetchRequestGroup::default().with_group_id(group).with_topics(Some(topics.collect()));

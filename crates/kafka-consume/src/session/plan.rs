@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use kafka_meta::TopicName;
 use kafka_meta::wire::protocol::messages::FetchRequest;
 use kafka_meta::wire::protocol::messages::fetch_request::ForgottenTopic;
+use kafka_meta::wire::topic_name;
 use kafka_read::fetch::{self, LAST_BY_NAME, SESSIONS};
 pub(crate) use kafka_read::fetch::{FetchSettings, Want};
 use uuid::Uuid;
@@ -90,7 +91,7 @@ impl Plan {
                 let partitions = forgets.iter().map(|forget| forget.partition).collect();
                 let topic = ForgottenTopic::default().with_partitions(partitions);
                 match forgets.first() {
-                    Some(forget) if by_name => topic.with_topic(fetch::wire_name(forget.topic)),
+                    Some(forget) if by_name => topic.with_topic(topic_name(forget.topic)),
                     Some(forget) => topic.with_topic_id(forget.topic_id),
                     None => topic,
                 }

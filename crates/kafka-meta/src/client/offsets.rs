@@ -12,11 +12,11 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
-use kafka_protocol::messages::{BrokerId, ListOffsetsRequest, TopicName as WireName};
-use kafka_protocol::protocol::StrBytes;
+use kafka_protocol::messages::{BrokerId, ListOffsetsRequest};
 use tokio::time::Instant;
 
 use crate::client::{To, Via};
+use crate::wire::topic_name;
 use crate::{Cluster, Error, ErrorCode, ErrorKind, Result, TopicName};
 
 /// What errors name.
@@ -161,7 +161,7 @@ fn topics(asks: &[Ask]) -> Result<Vec<ListOffsetsTopic>> {
             .with_current_leader_epoch(ask.leader_epoch.unwrap_or(-1))
             .with_timestamp(timestamp);
         let place = *places.entry(ask.topic).or_insert_with(|| {
-            let name = WireName(StrBytes::from_static_str(ask.topic.as_str()));
+            let name = topic_name(ask.topic);
             topics.push(ListOffsetsTopic::default().with_name(name));
             topics.len() - 1
         });

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::metadata_response::{MetadataResponsePartition, MetadataResponseTopic};
-use kafka_protocol::messages::{MetadataRequest, MetadataResponse, TopicName as WireName};
-use kafka_protocol::protocol::StrBytes;
+use kafka_protocol::messages::{MetadataRequest, MetadataResponse};
 use uuid::Uuid;
 
 use super::snapshot::{Broker, Partition, Topic};
+use crate::wire::topic_name;
 use crate::{ErrorCode, TopicName};
 
 /// From this version on, the leader epochs in the answer are the controller's.
@@ -26,10 +26,9 @@ pub(crate) const FROM: i16 = 4;
 /// A request about topics known by name, or about every topic.
 pub(crate) fn request<'a>(topics: Option<impl IntoIterator<Item = &'a TopicName>>) -> MetadataRequest {
     let topics = topics.map(|topics| {
-        let named = topics.into_iter().map(|topic| {
-            let name = WireName(StrBytes::from_static_str(topic.as_str()));
-            MetadataRequestTopic::default().with_name(Some(name))
-        });
+        let named = topics
+            .into_iter()
+            .map(|topic| MetadataRequestTopic::default().with_name(Some(topic_name(*topic))));
         named.collect()
     });
     MetadataRequest::default().with_topics(topics).with_allow_auto_topic_creation(false)
