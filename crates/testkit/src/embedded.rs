@@ -48,6 +48,7 @@ mod session;
 mod transport;
 mod txn;
 mod txn_offsets;
+mod txn_requests;
 mod versions;
 mod world;
 mod write;
@@ -72,7 +73,10 @@ struct Shared {
 
 impl Shared {
     fn world(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
+        // What is due by time alone (markers, transactions that took too long) is done by whoever looks first.
+        txn::advance(&mut world, Instant::now());
+        world
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

@@ -21,8 +21,8 @@ use testkit::Kafka;
 mod behaviours;
 use behaviours::raw::{RawBroker, View, name};
 use behaviours::{
-    classic_groups, consumer_groups, epochs, listing, offsets, producers, ranges, sessions, topic_ids,
-    transactions, versions,
+    classic_groups, consumer_groups, coordinated, epochs, listing, offsets, producers, ranges, sessions,
+    topic_ids, transactions, versions,
 };
 
 struct Real(Kafka);
@@ -81,9 +81,11 @@ fn since(module: &str, row: &str) -> (u32, u32) {
         "each_target_finds_its_offset" | "a_target_above_the_version_is_35" => (3, 9),
         "a_partition_that_was_not_added_is_48_then_120_then_added_by_itself"
         | "ending_by_the_new_protocol_raises_the_epoch"
+        | "an_abort_of_nothing_by_the_new_protocol_raises_the_epoch"
         | "a_members_identity_is_checked_inside_a_transaction"
         | "finalized_features_are_listed_from_v3_on" => (4, 0),
         "a_committed_reader_waits_above_the_last_stable_offset" => (4, 0),
+        "a_transaction_that_takes_too_long_is_aborted" => (4, 3),
         "after_an_acknowledgement_the_old_epoch_commits_only_what_is_kept" => (4, 3),
         _ if module == "consumer_groups" => (4, 0),
         _ => (3, 7),

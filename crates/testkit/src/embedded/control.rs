@@ -84,7 +84,7 @@ impl Open {
         let sequence = self.sequences.entry((topic.to_owned(), partition)).or_insert(0);
         let batch = write::batch(&records, (self.producer_id, self.epoch, *sequence), true);
         *sequence = sequence.saturating_add(i32::try_from(records.len()).unwrap_or(i32::MAX));
-        world.transactions.add(&self.id, topic, partition);
+        world.transactions.add(&self.id, topic, partition, Instant::now());
         world.append(topic, partition, &batch, Instant::now()).unwrap_or(-1)
     }
 
@@ -99,7 +99,8 @@ impl Open {
     }
 
     fn end(self, commit: bool) {
-        let _ = txn::end(&mut self.cluster.shared.world(), &self.id, commit, true, Instant::now());
+        let mut world = self.cluster.shared.world();
+        let _ = txn::end(&mut world, &self.id, (self.producer_id, self.epoch), commit, 5, Instant::now());
     }
 }
 
@@ -217,7 +218,7 @@ impl Embedded {
 
     /// Begins a transaction of the producer with this transactional id; one it left open is aborted.
     pub fn begin(&self, transactional_id: &str) -> Open {
-        let (producer_id, epoch) = txn::init(&mut self.shared.world(), transactional_id, Instant::now());
+        let (producer_id, epoch) = txn::take(&mut self.shared.world(), transactional_id, Instant::now());
         let id = transactional_id.to_owned();
         Open { cluster: self.clone(), id, producer_id, epoch, sequences: std::collections::HashMap::new() }
     }

@@ -304,6 +304,12 @@ impl Log {
         above.checked_sub(1).and_then(|below| self.epochs.get(below)).map_or(-1, |(epoch, _)| *epoch)
     }
 
+    /// Whether this producer's transaction has written here and not ended.
+    pub fn is_open(&self, producer_id: i64, epoch: i16) -> bool {
+        self.open.contains_key(&producer_id)
+            && self.producers.get(&producer_id).is_some_and(|known| known.epoch == epoch)
+    }
+
     /// Checks an idempotent batch against what is stored.
     pub fn sequenced(&self, facts: &Facts) -> Sequenced {
         let Some(producer) = self.producers.get(&facts.producer_id) else { return Sequenced::Fresh };

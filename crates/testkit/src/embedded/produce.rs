@@ -128,21 +128,25 @@ fn append(
     if transactional != transactional_id.is_some() {
         return Err(48);
     }
+    let running = partition.log.is_open(facts.producer_id, facts.producer_epoch);
+    if let Some(id) = transactional_id
+        && !running
+    {
+        // Only the first batch of a transaction is checked with the coordinator. Up to v10 the general code, from
+        // v11 the one that says to abort.
+        let producer = (facts.producer_id, facts.producer_epoch);
+        let (transactions, implicit) = (&mut world.transactions, call.version >= 12);
+        transactions
+            .admit(id, producer, (topic, index), implicit, call.now)
+            .map_err(|code| if code == 48 && call.version >= 11 { 120 } else { code })?;
+    }
+    let partition = world.partition(topic, index).ok_or(3_i16)?;
     if facts.producer_id >= 0 {
         match partition.log.sequenced(&facts) {
             Sequenced::Fresh => {}
             Sequenced::Duplicate(base) => return Ok((base, partition.log.start)),
             Sequenced::Refused(code) => return Err(code),
         }
-    }
-    if let Some(id) = transactional_id {
-        let (transactions, implicit) = (&mut world.transactions, call.version >= 12);
-        transactions.admit(id, facts.producer_id, facts.producer_epoch, topic, index, implicit).map_err(
-            |code| {
-                // Up to v10 the general code, from v11 the one that says to abort.
-                if code == 48 && call.version >= 11 { 120 } else { code }
-            },
-        )?;
     }
     let base = world.append(topic, index, records, call.now).ok_or(2_i16)?;
     Ok((base, world.partition(topic, index).map_or(-1, |partition| partition.log.start)))

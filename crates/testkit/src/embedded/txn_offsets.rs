@@ -28,7 +28,7 @@ impl Api for AddOffsetsToTxnRequest {
         let asked = (self.producer_id.0, self.producer_epoch);
         let fenced = if call.version >= 2 { 90 } else { 47 };
         let added = check_adding(world, &id, asked, fenced)
-            .and_then(|()| world.transactions.admit_group(&id, asked.0, asked.1, &self.group_id, true));
+            .and_then(|()| world.transactions.admit_group(&id, asked, &self.group_id, true, call.now));
         Started::Done(self.refuse(call, added.err().unwrap_or(0)))
     }
 
@@ -93,7 +93,9 @@ fn admit(request: &TxnOffsetCommitRequest, world: &mut World, call: &Call) -> Re
     groups::admit(world, call, &request.group_id)?;
     let (id, producer, epoch) =
         (request.transactional_id.as_str(), request.producer_id.0, request.producer_epoch);
-    let admitted = world.transactions.admit_group(id, producer, epoch, &request.group_id, call.version >= 5);
+    let implicit = call.version >= 5;
+    let admitted =
+        world.transactions.admit_group(id, (producer, epoch), &request.group_id, implicit, call.now);
     // Up to v3 the general code, from v4 the one that says to abort.
     admitted.map_err(|code| if code == 48 && call.version >= 4 { 120 } else { code })?;
     let (member, generation) = (request.member_id.as_str(), request.generation_id);

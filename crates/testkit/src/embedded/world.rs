@@ -198,6 +198,13 @@ impl World {
         EPOCH_MS.saturating_add(i64::try_from(passed.as_millis()).unwrap_or(i64::MAX))
     }
 
+    /// The last instant at which something that runs each `every` ran.
+    pub fn last_tick(&self, now: Instant, every: Duration) -> Instant {
+        let passed = now.saturating_duration_since(self.started);
+        let over = passed.as_nanos().checked_rem(every.as_nanos()).unwrap_or(0);
+        now - Duration::from_nanos(u64::try_from(over).unwrap_or(0))
+    }
+
     pub fn node(&self, id: i32) -> Option<&Node> {
         self.nodes.get(&id)
     }

@@ -8,6 +8,7 @@
 
 pub mod classic_groups;
 pub mod consumer_groups;
+pub mod coordinated;
 pub mod epochs;
 pub mod listing;
 pub mod offsets;
@@ -80,6 +81,11 @@ macro_rules! every_row {
             producers::a_transactions_offset_is_unstable_until_it_ends,
             producers::a_plain_commit_wins_over_an_earlier_one_in_a_transaction,
             producers::a_members_identity_is_checked_inside_a_transaction,
+            coordinated::initialising_again_raises_the_epoch_once,
+            coordinated::initialising_in_an_open_transaction_aborts_it_first,
+            coordinated::an_abort_of_nothing_by_the_new_protocol_raises_the_epoch,
+            coordinated::the_next_transaction_is_51_until_the_markers_are_written,
+            coordinated::a_transaction_that_takes_too_long_is_aborted,
             offsets::an_anonymous_commit_is_stored_and_read_back,
             offsets::what_was_never_committed_is_minus_one_without_error,
             offsets::an_unknown_topic_and_long_metadata_are_refused,

@@ -19,14 +19,19 @@ use kafka_protocol::messages::{
 use super::raw::{Raw, RawBroker, View, batch_of, fresh, name, now_ms, produce_request, text};
 use super::sessions::setup;
 
-struct Producer {
-    coordinator: Raw,
-    id: String,
-    producer_id: i64,
-    epoch: i16,
+pub struct Producer {
+    pub coordinator: Raw,
+    pub id: String,
+    pub producer_id: i64,
+    pub epoch: i16,
 }
 
-async fn init(coordinator: &mut Raw, id: &str, producer: (i64, i16), timeout: i32) -> InitProducerIdResponse {
+pub async fn init(
+    coordinator: &mut Raw,
+    id: &str,
+    producer: (i64, i16),
+    timeout: i32,
+) -> InitProducerIdResponse {
     let request = InitProducerIdRequest::default()
         .with_transactional_id(Some(text(id).into()))
         .with_transaction_timeout_ms(timeout)
@@ -43,7 +48,7 @@ async fn init(coordinator: &mut Raw, id: &str, producer: (i64, i16), timeout: i3
 }
 
 impl Producer {
-    async fn begin(view: &View) -> Producer {
+    pub async fn begin(view: &View) -> Producer {
         let id = fresh("txn");
         let mut coordinator = view.coordinator(1, &id).await;
         let answer = init(&mut coordinator, &id, (-1, -1), 60_000).await;
@@ -51,7 +56,7 @@ impl Producer {
         Producer { coordinator, id, producer_id: answer.producer_id.0, epoch: answer.producer_epoch }
     }
 
-    async fn add(&mut self, version: i16, topic: &str, partition: i32) -> i16 {
+    pub async fn add(&mut self, version: i16, topic: &str, partition: i32) -> i16 {
         let new = AddPartitionsToTxnTopic::default().with_name(name(topic)).with_partitions(vec![partition]);
         let request = AddPartitionsToTxnRequest::default()
             .with_v3_and_below_transactional_id(text(&self.id).into())
@@ -68,7 +73,7 @@ impl Producer {
         }
     }
 
-    async fn produce(&self, leader: &mut Raw, version: i16, topic: &str, sequence: i32) -> i16 {
+    pub async fn produce(&self, leader: &mut Raw, version: i16, topic: &str, sequence: i32) -> i16 {
         let batch = batch_of(&[(None, b"x", now_ms())], self.producer_id, self.epoch, sequence, true);
         let request = produce_request(topic, 1, batch).with_transactional_id(Some(text(&self.id).into()));
         loop {
@@ -80,7 +85,7 @@ impl Producer {
         }
     }
 
-    async fn end(&mut self, version: i16, epoch: i16, commit: bool) -> EndTxnResponse {
+    pub async fn end(&mut self, version: i16, epoch: i16, commit: bool) -> EndTxnResponse {
         let request = EndTxnRequest::default()
             .with_transactional_id(text(&self.id).into())
             .with_producer_id(self.producer_id.into())
