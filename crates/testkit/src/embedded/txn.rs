@@ -325,7 +325,7 @@ pub(super) fn end(
         // The same end again: its answer was lost. The opposite end is refused; so is a second abort by the old
         // protocol once it is complete.
         return match (committed == commit, known.completing.is_some()) {
-            (true, true) => Err(51),
+            (_, true) => Err(51),
             (true, false) if bump || commit => Ok(current),
             _ => Err(48),
         };
