@@ -24,6 +24,7 @@
 mod beat;
 mod join;
 mod lead;
+mod returning;
 #[cfg(test)]
 mod tests;
 
@@ -46,6 +47,7 @@ use crate::position::Retry;
 
 use beat::Beat;
 use lead::{Lead, Watched};
+use returning::Returning;
 
 const NO_GENERATION: i32 = -1;
 /// How long the goodbye may take; the broker finds out by itself otherwise.
@@ -116,6 +118,7 @@ pub(crate) struct Membership {
     picture: Snapshot,
     denied: Denied,
     lead: Option<Lead>,
+    returning: Option<Returning>,
     watched: Watched,
     assignors: AssignorState,
     /// The generation of the last assignment, as cooperative-sticky tells it.
@@ -150,6 +153,7 @@ impl Membership {
             picture: Snapshot::default(),
             denied: Denied::default(),
             lead: None,
+            returning: None,
             watched: Watched::default(),
             assignors: AssignorState::default(),
             assigned_generation: NO_GENERATION,
@@ -237,6 +241,7 @@ impl Membership {
         self.rejoin = None;
         self.call = None;
         self.lead = None;
+        self.returning = None;
         self.watched = Watched::default();
         self.beat = Beat::default();
         self.outputs.retain(|output| !matches!(output, Output::Reconcile { .. } | Output::Send { .. }));
@@ -284,9 +289,10 @@ impl Membership {
 
     /// A leader has to know the partitions of all topics of its group.
     fn tell_interest(&mut self) {
-        let of_group: Vec<TopicName> = match &self.lead {
-            Some(lead) => lead.topics.iter().copied().collect(),
-            None => self.watched.topics().collect(),
+        let of_group: Vec<TopicName> = match (&self.lead, &self.returning) {
+            (Some(lead), _) => lead.topics.iter().copied().collect(),
+            (None, Some(returning)) => returning.topics.iter().copied().collect(),
+            (None, None) => self.watched.topics().collect(),
         };
         if !self.picture.all_topics && !of_group.is_empty() {
             let mut topics = self.subscription.topics.clone();
@@ -366,6 +372,7 @@ impl Protocol for Membership {
             Input::Metadata(snapshot) => {
                 self.picture = snapshot.clone();
                 self.tell_denied(now);
+                self.compare_given();
                 if self.state == State::Stable && self.watched.changed(&self.picture) {
                     self.rejoin = Some("the partitions of the group's topics changed");
                 }
@@ -383,6 +390,8 @@ impl Protocol for Membership {
                         self.state = State::Left;
                         self.outputs.push_back(Output::Left);
                     }
+                } else if self.asked_what_is_given(ticket) {
+                    self.on_described(answer);
                 } else {
                     self.on_beat(now, ticket, answer, random);
                 }

@@ -14,7 +14,8 @@ use futures::stream::FuturesUnordered;
 use kafka_meta::client::{CoordinatorKind, Lane, To, Via};
 use kafka_meta::{ErrorKind, Result};
 use kafka_protocol::messages::{
-    ConsumerGroupHeartbeatRequest, HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest,
+    ConsumerGroupHeartbeatRequest, DescribeGroupsRequest, HeartbeatRequest, JoinGroupRequest,
+    LeaveGroupRequest, SyncGroupRequest,
 };
 use tokio::time::Instant;
 
@@ -174,6 +175,10 @@ async fn send(shared: &Shared, via: &Via, deadline: Instant, request: Request) -
             })
             .await
             .map(|_| Answer::Leave),
+        Request::Describe(request) => cluster
+            .call_with::<DescribeGroupsRequest, _>(to, via, deadline, 3..=6, |_| Ok(request))
+            .await
+            .map(|(_, answer)| Answer::Describe(answer)),
     };
     if let Err(error) = &answer
         && matches!(error.kind(), ErrorKind::Disconnected | ErrorKind::Timeout)

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use kafka_meta::client::{Lane, Snapshot};
 use kafka_meta::{Error, Result, TopicName};
 use kafka_protocol::messages::{
-    ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, HeartbeatRequest, HeartbeatResponse,
-    JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, SyncGroupRequest, SyncGroupResponse,
+    ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, DescribeGroupsRequest,
+    DescribeGroupsResponse, HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse,
+    LeaveGroupRequest, SyncGroupRequest, SyncGroupResponse,
 };
 
 use crate::offsets::Identity;
@@ -104,6 +105,8 @@ pub(crate) enum Request {
     Sync(SyncGroupRequest),
     Heartbeat(HeartbeatRequest),
     Leave(LeaveGroupRequest),
+    /// Of the member's own group, by one that leads it.
+    Describe(DescribeGroupsRequest),
 }
 
 /// A coordinator's answer.
@@ -113,6 +116,7 @@ pub(crate) enum Answer {
     Join(JoinGroupResponse),
     Sync(SyncGroupResponse),
     Heartbeat(HeartbeatResponse),
+    Describe(DescribeGroupsResponse),
     /// Whatever it says: who wants to go is gone.
     Leave,
 }

@@ -11,10 +11,10 @@ use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::{
     AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, ApiKey, ApiVersionsRequest,
     ConsumerGroupHeartbeatRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
-    EndTxnRequest, FetchRequest, FindCoordinatorRequest, HeartbeatRequest, InitProducerIdRequest,
-    JoinGroupRequest, LeaveGroupRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest,
-    OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest, ResponseHeader, SyncGroupRequest,
-    TxnOffsetCommitRequest,
+    DescribeGroupsRequest, EndTxnRequest, FetchRequest, FindCoordinatorRequest, HeartbeatRequest,
+    InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListOffsetsRequest, MetadataRequest,
+    OffsetCommitRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest, ResponseHeader,
+    SyncGroupRequest, TxnOffsetCommitRequest,
 };
 use kafka_protocol::protocol::{Encodable, HeaderVersion, Request};
 use tokio::time::Instant;
@@ -193,6 +193,7 @@ pub(super) fn decode(api: ApiKey, version: i16, body: Bytes) -> Option<Box<dyn J
         ApiKey::CreateTopics => typed::<CreateTopicsRequest>(body, version),
         ApiKey::DeleteTopics => typed::<DeleteTopicsRequest>(body, version),
         ApiKey::DeleteRecords => typed::<DeleteRecordsRequest>(body, version),
+        ApiKey::DescribeGroups => typed::<DescribeGroupsRequest>(body, version),
         ApiKey::InitProducerId => typed::<InitProducerIdRequest>(body, version),
         ApiKey::OffsetForLeaderEpoch => typed::<OffsetForLeaderEpochRequest>(body, version),
         ApiKey::AddPartitionsToTxn => typed::<AddPartitionsToTxnRequest>(body, version),

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 mod beat;
+mod describe;
 mod join;
 mod sync;
 

@@ -45,6 +45,7 @@ const TABLE: &[(ApiKey, i16, [i16; 4])] = &[
     (ApiKey::SyncGroup, 0, [5, 5, 5, 5]),
     (ApiKey::Heartbeat, 0, [4, 4, 4, 4]),
     (ApiKey::LeaveGroup, 0, [5, 5, 5, 5]),
+    (ApiKey::DescribeGroups, 0, [5, 5, 6, 6]),
     (ApiKey::ConsumerGroupHeartbeat, 0, [0, 0, 1, 1]),
 ];
 

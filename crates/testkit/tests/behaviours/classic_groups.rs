@@ -12,8 +12,8 @@ use kafka_protocol::messages::offset_commit_request::{
 };
 use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use kafka_protocol::messages::{
-    ApiVersionsRequest, HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest,
-    OffsetCommitRequest, SyncGroupRequest, SyncGroupResponse,
+    ApiVersionsRequest, DescribeGroupsRequest, HeartbeatRequest, JoinGroupRequest, JoinGroupResponse,
+    LeaveGroupRequest, OffsetCommitRequest, SyncGroupRequest, SyncGroupResponse,
 };
 use tokio::time::Instant;
 
@@ -338,4 +338,38 @@ pub async fn a_static_member_that_returns_keeps_the_generation(cluster: &mut dyn
     let earlier = m.node.call(5, &request).await;
     assert_eq!((earlier.error_code, earlier.generation_id, earlier.members.len()), (0, 1, 0));
     assert_ne!(earlier.leader, earlier.member_id);
+}
+
+pub async fn a_stable_group_is_described_with_what_its_members_have(cluster: &mut dyn RawBroker) {
+    let view = View::of(cluster).await;
+    let group = fresh("group");
+    let mut m = member(&view, &group).await;
+    m.instance = Some("inst".to_owned());
+    let request = DescribeGroupsRequest::default().with_groups(vec![text(&group).into()]);
+    let before = m.node.call(5, &request).await.groups.remove(0);
+    assert_eq!((before.error_code, before.group_state.as_str(), before.members.len()), (0, "Dead", 0));
+    m.settle().await;
+    let stable = m.node.call(5, &request).await.groups.remove(0);
+    assert_eq!((stable.error_code, stable.group_state.as_str()), (0, "Stable"));
+    assert_eq!((stable.protocol_type.as_str(), stable.protocol_data.as_str()), ("consumer", "range"));
+    let one = &stable.members[0];
+    assert_eq!((one.member_id.as_str(), one.group_instance_id.as_deref()), (m.id.as_str(), Some("inst")));
+    assert_eq!((one.member_metadata.as_ref(), one.member_assignment.as_ref()), (&b"m"[..], &b"mine"[..]));
+    // Who takes the place of a static member has what that one had.
+    m.id = String::new();
+    m.join().await;
+    let back = m.node.call(5, &request).await.groups.remove(0);
+    assert_eq!((back.group_state.as_str(), back.members.len()), ("Stable", 1));
+    assert_eq!(back.members[0].member_id.as_str(), m.id);
+    assert_eq!(back.members[0].member_assignment.as_ref(), b"mine");
+    // While members gather, what they want is not told, and what they had is.
+    let mut other = member(&view, &group).await;
+    let joins = tokio::spawn(async move { other.join().await.generation_id });
+    m.until_rebalance().await;
+    let gathering = m.node.call(5, &request).await.groups.remove(0);
+    assert_eq!(gathering.group_state.as_str(), "PreparingRebalance");
+    assert!(gathering.members.iter().all(|member| member.member_metadata.is_empty()));
+    assert!(gathering.members.iter().any(|member| member.member_assignment.as_ref() == b"mine"));
+    m.join().await;
+    assert!(joins.await.unwrap() > 1);
 }

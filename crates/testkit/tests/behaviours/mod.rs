@@ -100,6 +100,7 @@ macro_rules! every_row {
             classic_groups::a_members_commits_are_checked_by_generation_and_state,
             classic_groups::leaving_is_answered_for_each_member,
             classic_groups::a_static_member_that_returns_keeps_the_generation,
+            classic_groups::a_stable_group_is_described_with_what_its_members_have,
             consumer_groups::a_join_with_a_wrong_field_is_42_or_112,
             consumer_groups::an_assignment_is_told_once_and_repeated_to_a_full_request,
             consumer_groups::an_empty_list_of_topics_is_accepted,

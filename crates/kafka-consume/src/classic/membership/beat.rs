@@ -100,6 +100,7 @@ impl Membership {
             ErrorCode::NONE => {
                 self.beat.heard = Some(now);
                 self.beat.retry.clear();
+                self.ask_what_is_given();
             }
             ErrorCode::REBALANCE_IN_PROGRESS => {
                 self.beat.heard = Some(now);

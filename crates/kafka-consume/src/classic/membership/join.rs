@@ -126,6 +126,7 @@ impl Membership {
         self.generation = answer.generation_id;
         self.chosen = Some(chosen);
         self.rejoin = None;
+        self.returning = None;
         self.watched.clear();
         self.start_beating(now);
         // In a group that KIP-848 members share nobody leads: the broker assigns, and names no leader.
@@ -140,8 +141,7 @@ impl Membership {
             if lead.wants(&self.member_id).is_some_and(|topics| topics != self.sent) {
                 self.rejoin = Some("the subscription differs from that of the member's last life");
             }
-            self.watched.set(lead.topics.iter().copied(), &self.picture, self.settings.rack.is_some());
-            self.tell_interest();
+            self.returned(lead.topics);
             return self.send_sync(Vec::new());
         }
         let known = lead.is_known(&self.picture);
@@ -240,6 +240,7 @@ impl Membership {
             self.retry.clear();
         }
         self.compare_subscription();
+        self.ask_what_is_given();
         target.retain(|(topic, _)| self.subscription.topics.contains(topic));
         let revokes = !self.owned.is_subset(&target);
         let number = self.reconcile(target, Purpose::Target);

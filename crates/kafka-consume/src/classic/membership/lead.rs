@@ -140,7 +140,7 @@ impl Watched {
     }
 
     /// The set of racks of each partition counts, not the order of replicas.
-    fn seen(topic: TopicName, picture: &Snapshot, racks: bool) -> Option<TopicPartitions> {
+    pub(super) fn seen(topic: TopicName, picture: &Snapshot, racks: bool) -> Option<TopicPartitions> {
         let Some(topic) = picture.topic(topic) else {
             return picture.all_topics.then(TopicPartitions::default);
         };

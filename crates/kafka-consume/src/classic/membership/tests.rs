@@ -25,6 +25,7 @@ mod ending;
 mod joining;
 mod leading;
 mod rebalancing;
+mod returning;
 
 const EAGER: &[Assignor] = &Assignor::DEFAULT;
 const COOPERATIVE: &[Assignor] = &[Assignor::CooperativeSticky];

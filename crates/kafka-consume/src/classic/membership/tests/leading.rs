@@ -30,23 +30,6 @@ fn led() -> Rig {
     rig
 }
 
-/// A static leader back from a restart, with the subscription of its last life.
-fn returned(assignors: &[Assignor], last: &[&str]) -> Rig {
-    let mut rig = Rig::new(assignors, Some("static"));
-    rig.metadata(&[("t", 2), ("old", 1)]);
-    rig.input(Input::Join);
-    let (ticket, _) = rig.join();
-    let answer = leading(assignors[0].name(), 4, &[("me", wants(last))]).with_skip_assignment(true);
-    rig.answer(ticket, Answer::Join(answer));
-    rig.outputs.retain(|output| !matches!(output, Output::Interest(_)));
-    let (ticket, request) = rig.sync();
-    assert!(request.assignments.is_empty());
-    rig.answer(ticket, synced(&[("t", 0)]));
-    let number = rig.target(&[("t", 0)]);
-    rig.reconciled(number, &[("t", 0)]);
-    rig
-}
-
 #[test]
 fn a_leader_waits_for_the_topics_of_all_members() {
     let mut rig = chosen();
@@ -133,21 +116,6 @@ fn a_member_that_cannot_be_read_gets_nothing_and_stops_nobody() {
     let (_, request) = rig.sync();
     let expected = [("me".to_owned(), set(&[("t", 0), ("t", 1)])), ("you".to_owned(), set(&[]))];
     assert_eq!(given(&request), expected);
-}
-
-#[test]
-fn a_returning_static_leader_assigns_nothing_and_watches() {
-    let mut rig = returned(EAGER, &["t"]);
-    rig.idle();
-    rig.metadata(&[("t", 3)]);
-    rig.prepare(&[]);
-}
-
-#[test]
-fn a_returning_static_leader_with_another_subscription_starts_a_rebalance() {
-    let mut rig = returned(COOPERATIVE, &["old", "t"]);
-    let (_, request) = rig.join();
-    assert!(request.reason.is_some());
 }
 
 #[test]
