@@ -79,6 +79,7 @@ struct Inner {
     detail: Option<Cow<'static, str>>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
     fatal: bool,
+    abort: bool,
 }
 
 /// What a coordinator keeps: the other thing than a topic that an operation can be about.
@@ -101,6 +102,7 @@ impl Error {
             detail: None,
             source: None,
             fatal: false,
+            abort: false,
         }))
     }
 
@@ -176,6 +178,13 @@ impl Error {
         self
     }
 
+    /// Marks the transaction it happened in as one that can only be aborted.
+    #[doc(hidden)]
+    pub fn with_abort_needed(mut self) -> Self {
+        self.0.abort = true;
+        self
+    }
+
     /// What a caller can act on.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -219,7 +228,7 @@ impl Error {
 
     /// Whether the same call may succeed later without any change by the caller.
     pub fn is_retriable(&self) -> bool {
-        if self.0.fatal {
+        if self.0.fatal || self.0.abort {
             return false;
         }
         match self.0.kind {
@@ -228,6 +237,12 @@ impl Error {
             ErrorKind::UnknownTopic => true,
             _ => false,
         }
+    }
+
+    /// Whether the transaction it happened in can only be aborted: `abort_transaction`, then begin anew with the same
+    /// producer. Never true together with [`Error::is_fatal`] or [`Error::is_retriable`].
+    pub fn needs_abort(&self) -> bool {
+        self.0.abort && !self.0.fatal
     }
 
     /// Whether the client that returned it is beyond repair: every later call will fail alike.

@@ -10,11 +10,27 @@
 //!
 //! What the transaction does with the sender, through [`Sender`]: `flush` before it ends, `fail_unsent` when it
 //! aborts, `new_identity` when an epoch begins, `wake` when an [`Admit::Wait`] may have ended.
+//!
+//! The decisions are the pure [`core`]'s; [`driver`] carries them out in a task of its own, so that no future of a
+//! caller owns any progress; [`requests`] speaks the wire, and [`codes`] says what its codes mean.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use kafka_meta::{Cluster, Error, ErrorKind, GroupMetadata, Positions, Result, TopicName};
+use tokio::time::Instant;
 
+use self::core::calls;
+use self::driver::Shared;
 use crate::ProducerConfig;
 use crate::sender::Sender;
+
+mod codes;
+mod core;
+mod driver;
+mod requests;
+#[cfg(test)]
+mod tests;
 
 /// Whether a batch may leave.
 #[derive(Debug)]
@@ -29,71 +45,126 @@ pub(crate) enum Admit {
     No(Error),
 }
 
-/// The transactions of one transactional id.
+/// The transactions of one transactional id. Clones share them; with the last one the task that serves them ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Transactions {
-    id: std::sync::Arc<str>,
+    shared: Arc<Shared>,
+    max_block: Duration,
+    _guard: Arc<Guard>,
 }
 
-fn missing(operation: &'static str) -> Error {
-    Error::new(ErrorKind::UnsupportedApi, operation).with_detail("transactions are not there yet")
+/// Ends the task, which holds [`Shared`] itself, with the last handle.
+#[derive(Debug)]
+struct Guard(Arc<Shared>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
 }
 
 impl Transactions {
     /// Asks for nothing yet.
-    pub fn new(_cluster: Cluster, _config: &ProducerConfig, id: &str) -> Transactions {
-        Transactions { id: id.into() }
+    pub fn new(cluster: Cluster, config: &ProducerConfig, id: &str) -> Transactions {
+        let timeout = Duration::from_millis(u64::from(config.transaction_timeout_ms));
+        let shared = Arc::new(Shared::new(cluster, id, timeout));
+        Transactions { _guard: Arc::new(Guard(shared.clone())), shared, max_block: config.max_block() }
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.max_block
     }
 
     /// Gets an identity, fencing whoever had the transactional id before. Called once, before any send; `sender`
     /// is kept.
-    pub async fn init(&self, _sender: Sender) -> Result<()> {
-        Err(missing("InitProducerId"))
+    pub async fn init(&self, sender: Sender) -> Result<()> {
+        const OPERATION: &str = "InitProducerId";
+        if self.shared.id.is_empty() {
+            return Err(
+                Error::new(ErrorKind::InvalidRequest, OPERATION).with_detail("an empty transactional id")
+            );
+        }
+        if self.shared.sender.set(sender).is_err() {
+            return Err(Error::new(ErrorKind::InvalidRequest, OPERATION).with_detail("initialized already"));
+        }
+        let deadline = self.deadline();
+        self.shared.step(|core| core.handle_init(deadline.into_std()));
+        self.shared.wait(deadline, OPERATION, |core| core.outcome_of_init()).await
     }
 
     /// What Produce requests name.
     pub fn transactional_id(&self) -> &str {
-        &self.id
+        &self.shared.id
     }
 
     /// Whether a record may be queued now.
     pub fn may_send(&self) -> Result<()> {
-        Err(missing("send"))
+        self.shared.look(core::Core::may_send)
     }
 
     /// Whether a batch of this partition may leave now.
-    pub fn admit(&self, _topic: TopicName, _partition: i32) -> Admit {
-        Admit::No(missing("send"))
+    pub fn admit(&self, topic: TopicName, partition: i32) -> Admit {
+        self.shared.step(|core| core.admit(topic, partition))
     }
 
     /// A batch sent within the transaction was acknowledged.
     pub fn batch_done(&self) {}
 
     /// A batch of the transaction failed; it can only be aborted, if even that.
-    pub fn batch_failed(&self, _error: &Error) {}
+    pub fn batch_failed(&self, error: &Error) {
+        self.shared.step_and_ring(|core| core.batch_failed(error));
+    }
 
     /// See [`Producer::begin_transaction`](crate::Producer::begin_transaction).
     pub async fn begin(&self) -> Result<()> {
-        Err(missing("begin transaction"))
+        let deadline = self.deadline();
+        self.shared.step(|core| core.handle_begin(deadline.into_std()));
+        self.shared.wait(deadline, calls::BEGIN, core::Core::outcome_of_begin).await
     }
 
     /// See [`Producer::send_offsets_to_transaction`](crate::Producer::send_offsets_to_transaction).
-    pub async fn send_offsets(&self, _offsets: Positions, _group: &GroupMetadata) -> Result<()> {
-        Err(missing("send offsets to transaction"))
+    pub async fn send_offsets(&self, offsets: Positions, group: &GroupMetadata) -> Result<()> {
+        let deadline = self.deadline();
+        let queued = self.shared.step(|core| core.handle_offsets(deadline.into_std(), offsets, group))?;
+        let Some(call) = queued else { return Ok(()) };
+        let _forget = Forget { shared: &self.shared, call };
+        let look = |core: &mut core::Core| core.outcome_of_offsets(call);
+        self.shared.wait(deadline, calls::SEND_OFFSETS, look).await
     }
 
     /// See [`Producer::commit_transaction`](crate::Producer::commit_transaction).
     pub async fn commit(&self) -> Result<()> {
-        Err(missing("commit transaction"))
+        let deadline = self.deadline();
+        let number = self.shared.step(|core| core.handle_commit(deadline.into_std()))?;
+        self.shared.wait(deadline, calls::COMMIT, |core| core.outcome_of_commit(number)).await
     }
 
     /// See [`Producer::abort_transaction`](crate::Producer::abort_transaction).
     pub async fn abort(&self) -> Result<()> {
-        Err(missing("abort transaction"))
+        let deadline = self.deadline();
+        let begun = self.shared.step_and_ring(|core| core.handle_abort(deadline.into_std()))?;
+        let Some(number) = begun else { return Ok(()) };
+        let look = |core: &mut core::Core| core.outcome_of_abort(number, deadline.into_std());
+        self.shared.wait(deadline, calls::ABORT, look).await
     }
 
     /// The producer is being closed, its records flushed: an open transaction is aborted.
     pub async fn close(&self) -> Result<()> {
-        Ok(())
+        let deadline = self.deadline();
+        self.shared.step_and_ring(|core| core.handle_close(deadline.into_std()));
+        let look = |core: &mut core::Core| core.outcome_of_close(deadline.into_std());
+        self.shared.wait(deadline, calls::CLOSE, look).await
+    }
+}
+
+/// Tells the core when nobody waits for the offsets' outcome any more.
+struct Forget<'a> {
+    shared: &'a Shared,
+    call: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.shared.step(|core| core.forget_offsets(self.call));
     }
 }
