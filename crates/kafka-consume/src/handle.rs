@@ -111,7 +111,10 @@ impl ConsumerHandle {
         let stored = if wanted.is_empty() {
             Vec::new()
         } else {
-            group.commit(wanted, identity, self.shared.deadline()).await?
+            let own = OwnCommit::begin(&self.shared, wanted.iter().map(|(key, _)| *key).collect());
+            let stored = group.commit(wanted, identity, self.shared.deadline()).await?;
+            own.ended(&stored);
+            stored
         };
         let stored: HashMap<(TopicName, i32), Result<()>> = stored.into_iter().collect();
         let answered = |key: &(TopicName, i32)| {
@@ -126,5 +129,39 @@ impl ConsumerHandle {
             .zip(keys.iter().zip(results))
             .map(|((name, _), (key, result))| (name, result.unwrap_or_else(|| answered(key))))
             .collect())
+    }
+}
+
+/// A commit of the application's own, of which a member's auto-commit has to know, however it ends.
+struct OwnCommit<'a> {
+    shared: &'a Shared,
+    keys: Vec<(TopicName, i32)>,
+}
+
+impl<'a> OwnCommit<'a> {
+    fn begin(shared: &'a Shared, keys: Vec<(TopicName, i32)>) -> Self {
+        let own = OwnCommit { shared, keys };
+        own.tell();
+        own
+    }
+
+    fn tell(&self) {
+        if let Some(cell) = self.shared.member.get() {
+            cell.with(self.shared, |core| core.stores_itself(&self.keys));
+        }
+    }
+
+    fn ended(self, results: &[((TopicName, i32), Result<()>)]) {
+        if let Some(cell) = self.shared.member.get() {
+            let stored = results.iter().filter(|(_, result)| result.is_ok()).map(|(key, _)| *key);
+            cell.with(self.shared, |core| core.stored_itself(stored));
+        }
+    }
+}
+
+impl Drop for OwnCommit<'_> {
+    /// Told again at the end: an auto-commit may have begun in between.
+    fn drop(&mut self) {
+        self.tell();
     }
 }

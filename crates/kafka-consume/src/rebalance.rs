@@ -69,7 +69,8 @@ pub struct RevokedPartition {
 /// An error does not stop the rebalance: the group has moved on already. It is logged.
 pub trait RebalanceListener: Send {
     /// These partitions are about to go; they are still this member's, and offsets can still be committed.
-    /// Whatever is kept per partition is to be flushed here. Auto-commit follows.
+    /// Whatever is kept per partition is to be flushed here. Auto-commit follows, but for partitions whose offsets
+    /// this callback committed itself.
     fn on_revoke(&mut self, revoked: Vec<RevokedPartition>) -> BoxFuture<'_, Result<()>>;
 
     /// These partitions have come; none of their records is delivered before this returns, and a seek through a
@@ -124,6 +125,8 @@ pub(crate) struct Pending {
     pub add: Partitions,
     /// A callback has begun: nothing replaces it any more.
     pub frozen: bool,
+    /// What the application committed itself while `on_revoke` ran: auto-commit leaves it alone.
+    pub stored_by_caller: Partitions,
     /// Times in a row the present callback was begun and not finished.
     pub restarts: u32,
 }
@@ -137,7 +140,16 @@ impl Pending {
             Cause::Prepare | Cause::Leave => Partitions::new(),
         };
         let stage = if revoke.is_empty() { Stage::Commit } else { Stage::Revoke };
-        Pending { number, cause, stage, revoke, add, frozen: false, restarts: 0 }
+        Pending {
+            number,
+            cause,
+            stage,
+            revoke,
+            add,
+            frozen: false,
+            stored_by_caller: Partitions::new(),
+            restarts: 0,
+        }
     }
 
     /// What is owned once it is done.

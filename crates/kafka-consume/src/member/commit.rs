@@ -1,7 +1,9 @@
 //! Auto-commit: by timer, and before partitions go. Pure.
 //!
 //! What is stored is `done`, what polls before the present one have handed out; never what is buffered, and
-//! nothing that was stored already.
+//! nothing that was stored already. What the application commits itself lasts until the next auto-commit, as in
+//! Java; but what it commits inside `on_revoke` is the last word on a partition that goes. (Java commits by itself
+//! before that callback.)
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +21,8 @@ impl Core {
         if !self.settings.auto_commit || self.leave == (Leave::Releasing { commit: false }) {
             return false;
         }
-        let offsets = self.undone(|key| pending.revoke.contains(key));
+        let offsets =
+            self.undone(|key| pending.revoke.contains(key) && !pending.stored_by_caller.contains(key));
         if offsets.is_empty() {
             return false;
         }
@@ -38,6 +41,26 @@ impl Core {
             .filter(|(key, offset)| self.stored.get(*key) != Some(&offset.offset))
             .map(|(key, offset)| (*key, offset.clone()))
             .collect()
+    }
+
+    /// The application is about to store offsets of its own, or has: what is stored is not known any more.
+    pub fn stores_itself(&mut self, keys: &[(TopicName, i32)]) {
+        for key in keys {
+            self.stored.remove(key);
+            if self.commit.is_some() {
+                self.overtaken.insert(*key);
+            }
+        }
+    }
+
+    /// It has stored them.
+    pub fn stored_itself(&mut self, keys: impl IntoIterator<Item = (TopicName, i32)>) {
+        if let Some(pending) = &mut self.pending
+            && pending.stage == Stage::Revoke
+            && pending.frozen
+        {
+            pending.stored_by_caller.extend(keys.into_iter().filter(|key| pending.revoke.contains(key)));
+        }
     }
 
     /// Whether the timer may start one.
@@ -76,12 +99,16 @@ impl Core {
         result: &Stored,
     ) {
         self.counts.commits += 1;
+        let ours = self.commit.is_some_and(|(current, _)| current == number);
+        let overtaken = if ours { std::mem::take(&mut self.overtaken) } else { self.overtaken.clone() };
         match result {
             Ok(results) => {
                 for (key, result) in results {
                     match result {
                         Ok(()) => {
-                            if let Some((_, offset)) = offsets.iter().find(|(sent, _)| sent == key) {
+                            if !overtaken.contains(key)
+                                && let Some((_, offset)) = offsets.iter().find(|(sent, _)| sent == key)
+                            {
                                 self.stored.insert(*key, offset.offset);
                             }
                         }
@@ -97,7 +124,7 @@ impl Core {
                 warn!(%error, "an auto-commit failed");
             }
         }
-        if self.commit.is_none_or(|(current, _)| current != number) {
+        if !ours {
             return;
         }
         self.commit = None;

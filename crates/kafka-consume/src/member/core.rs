@@ -58,6 +58,8 @@ pub(crate) struct Core {
     pub(super) commit_due: Option<Instant>,
     /// The commit in flight, and whether a reconciliation waits for it.
     pub(super) commit: Option<(u64, bool)>,
+    /// What the application stored itself while that was in flight: which of the two came last is not known.
+    pub(super) overtaken: Partitions,
     pub(super) leave: Leave,
     last_number: u64,
     pub ops: Vec<Op>,
@@ -108,6 +110,7 @@ impl Core {
             stored: BTreeMap::new(),
             commit_due: None,
             commit: None,
+            overtaken: Partitions::new(),
             leave: Leave::No,
             last_number: 0,
             ops: Vec::new(),
@@ -487,6 +490,7 @@ impl Core {
         }
         self.done.clear();
         self.stored.clear();
+        self.overtaken.clear();
         self.introduced = false;
         if let Leave::Releasing { .. } = self.leave {
             self.part(now);

@@ -47,8 +47,9 @@ macro_rules! member_methods {
 
             /// Whether offsets are committed by themselves: what a poll handed out counts as done when the next
             /// poll is called, and is stored every `auto_commit_interval_ms`, before partitions go, and at
-            /// `leave`. Default: true. Turn it off where a transaction owns the offsets, and where workers
-            /// process elsewhere and commit through the handle.
+            /// `leave`. An explicit commit of an older offset lasts until then, as in Java: seek to read again.
+            /// Only what `on_revoke` commits itself is left as it is. Default: true. Turn it off where a
+            /// transaction owns the offsets, and where workers process elsewhere and commit through the handle.
             pub fn auto_commit(mut self, on: bool) -> Self {
                 self.member.warn_if_joined("auto_commit");
                 self.member.auto_commit = on;

@@ -74,3 +74,56 @@ fn the_timer_leaves_what_is_on_its_way_out_to_the_revocation() {
     rig.core.revoke_done(rig.now, 2);
     assert_eq!(offsets(&rig.commit().unwrap()), [(0, 5)]);
 }
+
+#[test]
+fn what_the_application_stores_lasts_until_the_next_auto_commit() {
+    let mut rig = Rig::owning(true, &[0, 1]);
+    rig.poll(&[(0, 5), (1, 6)]);
+    rig.pass(INTERVAL);
+    let commit = rig.commit().unwrap();
+    rig.stored(&commit);
+    rig.core.stores_itself(&[key(0)]);
+    rig.core.stored_itself([key(0)]);
+    rig.pass(INTERVAL);
+    let commit = rig.commit().unwrap();
+    assert_eq!(offsets(&commit), [(0, 5)]);
+    rig.stored(&commit);
+    rig.pass(INTERVAL);
+    assert!(rig.commit().is_none());
+}
+
+#[test]
+fn an_auto_commit_that_was_under_way_beside_one_of_the_application_is_not_relied_on() {
+    let mut rig = Rig::owning(true, &[0, 1]);
+    rig.poll(&[(0, 5), (1, 6)]);
+    rig.pass(INTERVAL);
+    let commit = rig.commit().unwrap();
+    rig.core.stores_itself(&[key(0)]);
+    rig.stored(&commit);
+    rig.pass(INTERVAL);
+    let again = rig.commit().unwrap();
+    assert_eq!(offsets(&again), [(0, 5)]);
+    rig.stored(&again);
+    rig.pass(INTERVAL);
+    assert!(rig.commit().is_none());
+}
+
+#[test]
+fn what_on_revoke_stores_itself_is_left_alone_and_the_rest_is_stored() {
+    let mut rig = Rig::owning(true, &[0, 1, 2]);
+    rig.poll(&[(0, 5), (1, 6), (2, 7)]);
+    // Before the callback: auto-commit has the last word.
+    rig.core.stored_itself([key(1)]);
+    rig.target(2, &[2]);
+    rig.core.stored_itself([key(1)]);
+    let number = rig.revokes(&[0, 1]);
+    rig.core.stores_itself(&[key(0), key(2)]);
+    rig.core.stored_itself([key(0), key(2)]);
+    rig.core.revoke_done(rig.now, number);
+    let commit = rig.commit().unwrap();
+    assert_eq!(offsets(&commit), [(1, 6)]);
+    rig.stored(&commit);
+    assert_eq!(rig.heard(), ["owns [2] after 2"]);
+    rig.pass(INTERVAL);
+    assert_eq!(offsets(&rig.commit().unwrap()), [(2, 7)]);
+}
