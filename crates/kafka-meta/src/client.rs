@@ -6,7 +6,7 @@
 mod backoff;
 pub mod offsets;
 
-pub use crate::cluster::{Broker, Endpoint, Interest, Partition, Snapshot, Submitted, Topic};
+pub use crate::cluster::{Broker, Endpoint, Interest, Lease, Partition, Placing, Snapshot, Submitted, Topic};
 pub use crate::net::{Lane, Owner, Via};
 pub use crate::wire::versions::ApiVersions;
 pub use backoff::Backoff;

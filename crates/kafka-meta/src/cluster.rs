@@ -31,7 +31,7 @@ use crate::{ClusterConfig, Error, ErrorCode, Result, TopicName};
 use answer::Answer;
 use shared::Shared;
 
-pub use call::Submitted;
+pub use call::{Lease, Placing, Submitted};
 pub use snapshot::{Broker, Endpoint, Partition, Snapshot, Topic};
 
 /// What bounds a call whose caller names no time, as Java's `default.api.timeout.ms`.
@@ -202,16 +202,15 @@ impl Cluster {
     }
 
     /// The first half of [`Cluster::call_raw`]: until the request has its place on the connection, so that what
-    /// is submitted later goes out later. `answered` is false for the one request that brokers do not answer
-    /// (Produce without acknowledgement): its answer comes, empty, when it goes out. Dropping the future before
-    /// it has its place sends nothing.
+    /// is submitted later goes out later. An error means that nothing was sent. Dropping the future before it has
+    /// its place sends nothing.
     pub async fn submit<R, F>(
         &self,
         to: To,
         via: &Via,
         deadline: Instant,
         versions: RangeInclusive<i16>,
-        answered: bool,
+        placing: Placing,
         build: F,
     ) -> Result<Submitted>
     where
@@ -219,7 +218,7 @@ impl Cluster {
         F: FnOnce(i16) -> Result<R> + Send,
     {
         self.run();
-        let submitted = call::submit(self.shared(), to, via, deadline, versions, build, answered).await;
+        let submitted = call::submit(self.shared(), to, via, deadline, versions, placing, build).await;
         submitted.inspect_err(|error| call::suspicious(self.shared(), error))
     }
 

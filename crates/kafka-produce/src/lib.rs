@@ -21,14 +21,22 @@
 //!
 //! What this crate is not: a reader, or an administration client.
 
-// The sender's driver, which calls them, comes next.
+// The transaction's driver, which calls the rest of the sender's methods, comes next.
 #![allow(dead_code)]
 
 mod config;
+mod courier;
+mod delivery;
+mod engine;
+mod metrics;
+mod partitioner;
 mod producer;
 mod producer_id;
 mod record;
 mod sender;
+mod sequence;
+mod shared;
+mod supervisor;
 mod transaction;
 
 pub use config::{Acks, Compression, Partitioner, ProducerConfig};
@@ -40,5 +48,6 @@ pub use kafka_meta::{
     Cluster, ClusterConfig, CommittedOffset, Error, ErrorCode, ErrorKind, GroupMetadata, Positions, Result,
     Sasl, Secret, Token, TokenProvider, TopicName, parse_properties,
 };
+pub use metrics::ProducerMetrics;
 pub use producer::Producer;
 pub use record::{ProducerRecord, RecordMetadata};

@@ -1,26 +1,47 @@
-//! The producer as callers hold it.
+//! The producer as callers hold it. Every future here only waits: what it waits for was handed to the engine at its first
+//! poll.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use kafka_meta::{Cluster, Error, ErrorKind, GroupMetadata, Positions, Result};
 
+use crate::engine::Sent;
 use crate::sender::Sender;
+use crate::shared::{Shared, settled};
 use crate::transaction::Transactions;
-use crate::{ProducerConfig, ProducerRecord, RecordMetadata};
+use crate::{ProducerConfig, ProducerMetrics, ProducerRecord, RecordMetadata};
 
 /// Writes records: idempotent by default, transactional when made by [`Producer::transactional`].
 ///
 /// Cheap to clone; all clones are one producer, to be shared by every task that writes. Nothing runs before the
-/// first async call. Dropping the last clone never blocks and sends nothing more: [`Producer::close`] or
-/// [`Producer::flush`] first.
+/// first async call. Dropping the last clone never blocks, needs no runtime, and sends nothing more:
+/// [`Producer::close`] or [`Producer::flush`] first.
 #[derive(Clone, Debug)]
 pub struct Producer {
-    config: std::sync::Arc<ProducerConfig>,
-    transactions: Option<Transactions>,
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let (bytes, records) = self.shared.unsent();
+        if bytes > 0 || records > 0 {
+            tracing::warn!(bytes, records, "a producer was dropped with records that have no outcome");
+        }
+        self.shared.stop();
+    }
 }
 
 impl Producer {
     /// A producer without transactions. Contradictory settings are reported by its first async call.
-    pub fn new(_cluster: Cluster, config: ProducerConfig) -> Producer {
-        Producer { config: config.into(), transactions: None }
+    pub fn new(cluster: Cluster, config: ProducerConfig) -> Producer {
+        let owner = cluster.owner();
+        Producer { inner: Arc::new(Inner { shared: Shared::new(cluster, config, None, owner) }) }
     }
 
     /// A producer whose records are committed in transactions, under an id that is its alone: whoever had it
@@ -33,21 +54,56 @@ impl Producer {
     ) -> Result<Producer> {
         config.check(true)?;
         let transactions = Transactions::new(cluster.clone(), &config, transactional_id);
-        transactions.init(Sender { owner: cluster.owner() }).await?;
-        Ok(Producer { config: config.into(), transactions: Some(transactions) })
+        let owner = cluster.owner();
+        let shared = Shared::new(cluster, config, Some(transactions.clone()), owner);
+        let producer = Producer { inner: Arc::new(Inner { shared: Arc::clone(&shared) }) };
+        shared.start()?;
+        transactions.init(Sender::new(&shared)).await?;
+        Ok(producer)
     }
 
-    /// Sends a record; the result comes when the broker has acknowledged it. The record is queued at the first
-    /// poll of the future and sent whatever happens to the future afterwards.
-    pub async fn send(&self, _record: ProducerRecord) -> Result<RecordMetadata> {
-        self.config.check(self.transactions.is_some())?;
-        Err(Error::new(ErrorKind::UnsupportedApi, "send"))
+    /// Sends a record; the result comes when the brokers have acknowledged it, as `acks` asks. The record is
+    /// queued at the first poll of the future and sent whatever happens to the future afterwards; records of one
+    /// partition are written in the order of those polls.
+    ///
+    /// While `buffer_memory` is used up the record waits for room, first come first served, and while the topic is
+    /// not known it waits for that: together for `max_block_ms` at most. It waits whether or not the future is
+    /// dropped; a caller that drops futures has no back-pressure.
+    ///
+    /// # Errors
+    ///
+    /// `Timeout` when there was no room, or when `delivery_timeout_ms` has passed: the record may have been
+    /// written; `UnknownTopic` when the topic or the partition does not exist; `BatchTooLarge`;
+    /// `InvalidRequest` for contradictory settings; `Closed`; what a broker refused. What heals by itself (leaders
+    /// that move, connections that break, brokers that restart) is never one.
+    pub async fn send(&self, record: ProducerRecord) -> Result<RecordMetadata> {
+        let shared = &self.inner.shared;
+        let topic = record.topic;
+        shared.start().map_err(|error| error.with_topic(topic))?;
+        let timestamp = record.timestamp.unwrap_or_else(now);
+        let place = match shared.send(record, timestamp)? {
+            Sent::Placed(place) => place,
+            Sent::Waiting(placement) => placement.place().await?,
+        };
+        let written = place.delivery.outcome(place.index).await?;
+        Ok(RecordMetadata {
+            topic,
+            partition: place.partition,
+            offset: written.offset,
+            timestamp: written.append_time.unwrap_or(timestamp),
+        })
     }
 
-    /// Waits until everything queued before the call has its outcome; the error is that of the first record
-    /// that failed. Dropping the future stops the waiting alone.
+    /// Sends what lingers and waits until every record queued before the call has its outcome. Dropping the
+    /// future stops the waiting alone.
+    ///
+    /// # Errors
+    ///
+    /// That of the first record, among those it waited for, that failed.
     pub async fn flush(&self) -> Result<()> {
-        Ok(())
+        let shared = &self.inner.shared;
+        shared.start()?;
+        settled(shared.with(|engine| engine.handle_flush())).await
     }
 
     /// Begins a transaction. Purely local: the coordinator hears of it with the first record.
@@ -70,19 +126,42 @@ impl Producer {
         self.of("abort transaction")?.abort().await
     }
 
-    /// Flushes and ends the producer; an open transaction is aborted. Later sends are `Closed`. Dropping the
-    /// future leaves the producer closing: call it again to wait again.
+    /// What the producer counts.
+    pub fn metrics(&self) -> ProducerMetrics {
+        self.inner.shared.read(ProducerMetrics::of)
+    }
+
+    /// Takes no more records, sends what is there, waits for every outcome and ends the background work; an open
+    /// transaction is aborted. Later sends are `Closed`. Dropping the future leaves the producer closing: call it
+    /// again to wait again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Producer::flush`]; the producer is closed all the same.
     pub async fn close(&self) -> Result<()> {
-        match &self.transactions {
-            Some(transactions) => transactions.close().await,
-            None => Ok(()),
+        let shared = &self.inner.shared;
+        let outstanding = shared.with(|engine| {
+            engine.handle_close();
+            engine.handle_flush()
+        });
+        let mut outcome = settled(outstanding).await;
+        if let Some(transactions) = &shared.transactions {
+            outcome = outcome.and(transactions.close().await);
         }
+        shared.stop();
+        outcome
     }
 
     fn of(&self, operation: &'static str) -> Result<&Transactions> {
-        self.transactions.as_ref().ok_or_else(|| {
+        self.inner.shared.transactions.as_ref().ok_or_else(|| {
             Error::new(ErrorKind::InvalidRequest, operation)
                 .with_detail("the producer was not made by Producer::transactional")
         })
     }
+}
+
+/// Milliseconds since the epoch.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

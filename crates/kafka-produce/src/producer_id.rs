@@ -52,7 +52,8 @@ pub(crate) async fn init(
     deadline: Instant,
     transactional: Option<Transactional<'_>>,
 ) -> Result<std::result::Result<Identity, ErrorCode>> {
-    let mut request = InitProducerIdRequest::default().with_transaction_timeout_ms(0);
+    let mut request =
+        InitProducerIdRequest::default().with_transactional_id(None).with_transaction_timeout_ms(i32::MAX);
     let mut least = 0;
     if let Some(Transactional { id, timeout, current }) = transactional {
         request = request

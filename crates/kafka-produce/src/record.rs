@@ -1,5 +1,7 @@
 //! What is sent, and what comes back.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use kafka_meta::TopicName;
 
@@ -20,7 +22,7 @@ pub struct ProducerRecord {
     pub(crate) timestamp: Option<i64>,
     pub(crate) key: Option<Bytes>,
     pub(crate) value: Option<Bytes>,
-    pub(crate) headers: Vec<(Bytes, Option<Bytes>)>,
+    pub(crate) headers: Vec<(Cow<'static, str>, Option<Bytes>)>,
 }
 
 impl ProducerRecord {
@@ -56,13 +58,13 @@ impl ProducerRecord {
     }
 
     /// Adds a header; order and duplicates are kept.
-    pub fn header(mut self, name: impl Into<Bytes>, value: impl Into<Bytes>) -> Self {
+    pub fn header(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Bytes>) -> Self {
         self.headers.push((name.into(), Some(value.into())));
         self
     }
 
     /// Adds a header whose value is null.
-    pub fn null_header(mut self, name: impl Into<Bytes>) -> Self {
+    pub fn null_header(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.headers.push((name.into(), None));
         self
     }
@@ -71,6 +73,17 @@ impl ProducerRecord {
     pub fn timestamp(mut self, millis: i64) -> Self {
         self.timestamp = Some(millis);
         self
+    }
+}
+
+impl ProducerRecord {
+    /// No fewer bytes than it takes in a batch, before packing.
+    pub(crate) fn size_bound(&self) -> usize {
+        /// Length, attributes, both deltas, key and value length, number of headers, each at its longest.
+        const FRAME: usize = 5 + 1 + 10 + 5 + 5 + 5 + 5;
+        let len = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
+        let headers: usize = self.headers.iter().map(|(name, value)| 10 + name.len() + len(value)).sum();
+        FRAME + len(&self.key) + len(&self.value) + headers
     }
 }
 

@@ -1,19 +1,33 @@
-//! What a transaction may do with the sender of its producer. A handle: clone it freely; it keeps nothing alive.
+//! What a transaction may do with the sender of its producer. A handle: clone it freely; it keeps nothing alive, and
+//! after the producer has gone every method is `Closed`.
 //!
 //! What it is not: a way to send. Records come in through [`Producer::send`](crate::Producer::send).
 
+use std::sync::{Arc, Weak};
+
 use kafka_meta::client::Owner;
 use kafka_meta::{Error, ErrorKind, Result};
+use tokio::time::Instant;
 
 use crate::producer_id::Identity;
+use crate::shared::{Shared, settled};
 
 /// See the module's head.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
-    pub(crate) owner: Owner,
+    shared: Weak<Shared>,
+    owner: Owner,
 }
 
 impl Sender {
+    pub fn new(shared: &Arc<Shared>) -> Sender {
+        Sender { shared: Arc::downgrade(shared), owner: shared.owner.clone() }
+    }
+
+    fn shared(&self) -> Result<Arc<Shared>> {
+        self.shared.upgrade().ok_or_else(|| Error::new(ErrorKind::Closed, "producer"))
+    }
+
     /// The producer's own connections; transactions use `Lane::Txn` of them.
     pub fn owner(&self) -> &Owner {
         &self.owner
@@ -23,12 +37,18 @@ impl Sender {
     /// [`Transactions::batch_failed`](crate::transaction::Transactions::batch_failed) and by the error here,
     /// the first one's. Dropping the future stops the waiting alone.
     pub async fn flush(&self) -> Result<()> {
-        Ok(())
+        let outstanding = self.shared()?.with(|engine| engine.handle_flush());
+        settled(outstanding).await
     }
 
-    /// Fails what has not been sent yet (batches never sent, records still waiting) with `error`, at the call, and waits until
-    /// what was sent has its outcome. Dropping the future stops the waiting alone.
-    pub async fn fail_unsent(&self, _error: Error) -> Result<()> {
+    /// Fails what was never sent (batches, and records still waiting) with `error`, at the first poll, and waits
+    /// until what was sent has its outcome, which may be an error as well. Dropping the future stops the waiting
+    /// alone.
+    pub async fn fail_unsent(&self, error: Error) -> Result<()> {
+        let now = Instant::now().into_std();
+        let outstanding = self.shared()?.with(|engine| engine.handle_fail_unsent(now, &error));
+        // Each record has been told its own; here only the end counts.
+        let _ = settled(outstanding).await;
         Ok(())
     }
 
@@ -37,16 +57,21 @@ impl Sender {
     /// # Errors
     ///
     /// `InvalidRequest` while batches sent under the old one have no outcome.
-    pub fn new_identity(&self, _identity: Identity) -> Result<()> {
-        Err(Error::new(ErrorKind::InvalidRequest, "new producer identity"))
+    pub fn new_identity(&self, identity: Identity) -> Result<()> {
+        self.shared()?.with(|engine| engine.handle_new_identity(identity))
     }
 
     /// Whether the sequences of every partition go on where the brokers' do: false after a batch with sequences
-    /// was given up. The epoch has to be bumped then, before the next batch of that partition.
+    /// was given up. The epoch has to be bumped then, before the next batch of that partition; until then its new
+    /// batches stay.
     pub fn is_in_sequence(&self) -> bool {
-        true
+        self.shared().is_ok_and(|shared| shared.read(crate::engine::Engine::is_in_sequence))
     }
 
     /// An [`Admit::Wait`](crate::transaction::Admit::Wait) may have ended.
-    pub fn wake(&self) {}
+    pub fn wake(&self) {
+        if let Ok(shared) = self.shared() {
+            shared.wake();
+        }
+    }
 }

@@ -116,7 +116,8 @@ where
     R: Request + Send,
     F: FnOnce(i16) -> Result<R> + Send,
 {
-    let submitted = submit_to(shared, candidate, via, deadline, own, build, true).await?;
+    let placing = Placing { answered: true, behind: None };
+    let submitted = submit_to(shared, candidate, via, deadline, own, placing, build).await?;
     let answer = submitted.answer().await?;
     Ok((answer.version, answer.body))
 }
@@ -134,7 +135,26 @@ pub struct Submitted {
     answer: oneshot::Receiver<Result<Bytes>>,
 }
 
+/// Which connection a request went out on, and whether the next one is answered.
+#[derive(Clone, Debug)]
+pub struct Placing {
+    /// False for the one request that brokers do not answer (Produce without acknowledgement): its answer comes,
+    /// empty, when it goes out.
+    pub answered: bool,
+    /// Go out on this connection or not at all.
+    pub behind: Option<Lease>,
+}
+
+/// A connection that something was submitted on.
+#[derive(Clone, Debug)]
+pub struct Lease(Arc<Connection>);
+
 impl Submitted {
+    /// The connection it is on: what must not overtake it is submitted behind it.
+    pub fn lease(&self) -> Lease {
+        Lease(self.connection.clone())
+    }
+
     /// The answer, undecoded. Dropping the future drops the answer.
     pub async fn answer(self) -> Result<RawAnswer> {
         let operation = api_name(self.api_key);
@@ -158,8 +178,8 @@ async fn submit_to<R, F>(
     via: &Via,
     deadline: Instant,
     own: RangeInclusive<i16>,
+    placing: Placing,
     build: F,
-    answered: bool,
 ) -> Result<Submitted>
 where
     R: Request + Send,
@@ -171,6 +191,10 @@ where
     // do. Twice is enough: it has failed for a reason then.
     let mut again = 2;
     loop {
+        if placing.behind.as_ref().is_some_and(|Lease(first)| !Arc::ptr_eq(first, &connection)) {
+            return Err(Error::new(ErrorKind::Disconnected, api_name(R::KEY))
+                .with_detail(format!("{}: the connection has been replaced", candidate.address)));
+        }
         let place = tokio::time::timeout_at(deadline, connection.place())
             .await
             .map_err(|_| late(R::KEY, &candidate.address, "the connection's queue is full"))?;
@@ -182,7 +206,7 @@ where
             let shape = AnswerShape {
                 tagged_header: R::Response::header_version(version) >= 1,
                 throttles: versions::throttles(R::KEY, version),
-                absent: !answered,
+                absent: !placing.answered,
             };
             let left = deadline.saturating_duration_since(Instant::now());
             let patience = patience(shared.config.request_timeout, left);
@@ -325,22 +349,22 @@ where
     F: FnOnce(i16) -> Result<R> + Send,
 {
     let asking = async {
-        let submitted = submit(shared, to, via, deadline, versions, build, true).await?;
+        let placing = Placing { answered: true, behind: None };
+        let submitted = submit(shared, to, via, deadline, versions, placing, build).await?;
         submitted.answer().await
     };
     asking.await.inspect_err(|error| suspicious(shared, error))
 }
 
-/// The first half of [`call_raw`]: until the request has its place. `answered` is false for the one request that
-/// brokers do not answer (Produce without acknowledgement): its answer comes, empty, when it goes out.
+/// The first half of [`call_raw`]: until the request has its place.
 pub(crate) async fn submit<R, F>(
     shared: &Shared,
     to: To,
     via: &Via,
     deadline: Instant,
     versions: RangeInclusive<i16>,
+    placing: Placing,
     build: F,
-    answered: bool,
 ) -> Result<Submitted>
 where
     R: Request + Send,
@@ -348,7 +372,7 @@ where
 {
     let named = |error: Error| error.with_operation(api_name(R::KEY));
     let candidate = choose(shared, to, via, deadline).await.map_err(named)?;
-    submit_to(shared, &candidate, via, deadline, versions, build, answered).await
+    submit_to(shared, &candidate, via, deadline, versions, placing, build).await
 }
 
 /// The node may have gone or moved.

@@ -1,0 +1,195 @@
+//! Where sends wait for their outcome: one [`Delivery`] per batch, shared by all of its records, so that a record
+//! costs no channel of its own.
+//!
+//! What this is not: a decision. The engine hands out who is told what; the driver tells it, after the
+//! transaction has been told.
+//!
+//! States of a delivery: *open* while some of its records have no outcome, then *done*. A batch that had to be
+//! split gets its outcomes in parts. Of a [`Placement`], a record's that waits for room or for its topic: *waiting*, then
+//! *placed* in a batch or *refused*.
+//!
+//! Invariant: every record gets exactly one outcome; a second one is ignored.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kafka_meta::{Error, Result};
+use tokio::sync::Notify;
+
+/// What became of a stretch of records.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    /// They are at `base_offset` and behind it; −1 when that is not known.
+    Done {
+        base_offset: i64,
+        append_time: Option<i64>,
+    },
+    Failed(Error),
+    /// Each for its own reason, by its place in the stretch; those that have none for the sake of the others.
+    FailedEach {
+        own: Arc<HashMap<u32, Error>>,
+        others: Error,
+    },
+}
+
+impl Outcome {
+    /// The error that stands for the stretch.
+    pub fn error(&self) -> Option<&Error> {
+        match self {
+            Outcome::Done { .. } => None,
+            Outcome::Failed(error) | Outcome::FailedEach { others: error, .. } => Some(error),
+        }
+    }
+}
+
+/// Where a record was written: its offset and, on topics with log append time, its time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Written {
+    pub offset: i64,
+    pub append_time: Option<i64>,
+}
+
+#[derive(Debug)]
+struct Part {
+    first: u32,
+    count: u32,
+    outcome: Outcome,
+}
+
+#[derive(Debug, Default)]
+struct Parts {
+    parts: Vec<Part>,
+    done: bool,
+}
+
+/// See the module's head.
+#[derive(Default)]
+pub(crate) struct Delivery {
+    parts: Mutex<Parts>,
+    bell: Notify,
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delivery").finish_non_exhaustive()
+    }
+}
+
+/// An outcome on its way to those who wait for it.
+#[derive(Debug)]
+pub(crate) struct Finish {
+    pub delivery: Arc<Delivery>,
+    pub first: u32,
+    pub count: u32,
+    /// How many records the delivery has in all.
+    pub total: u32,
+    pub outcome: Outcome,
+}
+
+impl Finish {
+    /// Tells them.
+    pub fn tell(self) {
+        let delivery = self.delivery;
+        {
+            let mut parts = delivery.lock();
+            parts.parts.push(Part { first: self.first, count: self.count, outcome: self.outcome });
+            let covered: u64 = parts.parts.iter().map(|part| u64::from(part.count)).sum();
+            parts.done = covered >= u64::from(self.total);
+        }
+        delivery.bell.notify_waiters();
+    }
+}
+
+impl Delivery {
+    fn lock(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look(&self, index: u32) -> Option<Result<Written>> {
+        let parts = self.lock();
+        let part = parts.parts.iter().find(|part| index >= part.first && index - part.first < part.count)?;
+        let place = index - part.first;
+        Some(match &part.outcome {
+            Outcome::Done { base_offset: -1, append_time } => {
+                Ok(Written { offset: -1, append_time: *append_time })
+            }
+            Outcome::Done { base_offset, append_time } => Ok(Written {
+                offset: base_offset.saturating_add(i64::from(place)),
+                append_time: *append_time,
+            }),
+            Outcome::Failed(error) => Err(error.clone()),
+            Outcome::FailedEach { own, others } => Err(own.get(&place).unwrap_or(others).clone()),
+        })
+    }
+
+    /// Waits for one record's outcome.
+    pub async fn outcome(&self, index: u32) -> Result<Written> {
+        loop {
+            let mut rung = pin!(self.bell.notified());
+            rung.as_mut().enable();
+            if let Some(outcome) = self.look(index) {
+                return outcome;
+            }
+            rung.await;
+        }
+    }
+
+    /// Waits until every record has its outcome; the first error among them.
+    pub async fn all(&self) -> Result<()> {
+        loop {
+            let mut rung = pin!(self.bell.notified());
+            rung.as_mut().enable();
+            {
+                let parts = self.lock();
+                if parts.done {
+                    let error = parts.parts.iter().find_map(|part| part.outcome.error());
+                    return error.map_or(Ok(()), |error| Err(error.clone()));
+                }
+            }
+            rung.await;
+        }
+    }
+}
+
+/// A record's place in a batch.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub delivery: Arc<Delivery>,
+    pub index: u32,
+    pub partition: i32,
+}
+
+/// See the module's head.
+#[derive(Default)]
+pub(crate) struct Placement {
+    placed: Mutex<Option<Result<Place>>>,
+    bell: Notify,
+}
+
+impl fmt::Debug for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Placement").finish_non_exhaustive()
+    }
+}
+
+impl Placement {
+    /// Tells who waits.
+    pub fn tell(&self, place: Result<Place>) {
+        self.placed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(place);
+        self.bell.notify_waiters();
+    }
+
+    /// Waits for the place.
+    pub async fn place(&self) -> Result<Place> {
+        loop {
+            let mut rung = pin!(self.bell.notified());
+            rung.as_mut().enable();
+            if let Some(place) = self.placed.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+                return place;
+            }
+            rung.await;
+        }
+    }
+}
