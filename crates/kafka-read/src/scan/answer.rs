@@ -186,7 +186,7 @@ impl Core {
         }
         partition.retry.clear();
         if let Some(end) = part.diverging {
-            self.handle_divergence(part.partition, end);
+            self.handle_divergence(now, arrival.random, part.partition, end);
             return None;
         }
         let replica = part.preferred_read_replica.filter(|replica| *replica != node);
@@ -298,7 +298,7 @@ impl Core {
 
     /// The leader's log parts from what was read at `end` (KIP-595). What was fetched and not worked on is dropped;
     /// what was handed over of the rest is void.
-    fn handle_divergence(&mut self, index: i32, end: EpochEnd) {
+    fn handle_divergence(&mut self, now: Instant, random: f64, index: i32, end: EpochEnd) {
         let topic = self.topic;
         let Some(partition) = self.partitions.get_mut(&index) else { return };
         warn!(%topic, partition = index, position = partition.fetch.offset, end = end.end_offset,
@@ -309,6 +309,8 @@ impl Core {
         } else {
             partition.jump_back(topic, end.end_offset, Loss::Truncated)
         };
+        // A log is cut once; a broker that says so again and again must not be asked as fast as it answers.
+        partition.retry.fail(now, random);
         self.discharge(parts);
         self.effects.news = true;
     }

@@ -390,7 +390,11 @@ impl Core {
         if let Some(answer) = item.answer {
             freed |= self.let_go(answer, item.inflated);
         }
-        self.effects.room |= freed && std::mem::take(&mut self.starved);
+        // With nothing left to take, what was held back for want of room comes alone.
+        if self.starved && (freed || self.partitions.values().all(|one| one.items.is_empty())) {
+            self.starved = false;
+            self.effects.room = true;
+        }
         Some(item.what)
     }
 

@@ -125,6 +125,15 @@ impl Ledger {
         &self.partitions[&partition]
     }
 
+    /// Where a partition is; -1 before it has told its bounds.
+    pub fn position(&self, partition: i32) -> i64 {
+        self.partitions.get(&partition).map_or(-1, |account| account.position)
+    }
+
+    pub fn is_done(&self, partition: i32) -> bool {
+        self.partitions.get(&partition).is_some_and(|account| account.done)
+    }
+
     pub fn count(&self) -> usize {
         self.partitions.values().map(|account| account.records.len()).sum()
     }
