@@ -39,3 +39,10 @@ pub enum Visibility {
     /// Everything below the high watermark, aborted and undecided transactions included.
     All,
 }
+
+// The samples in the guide are compiled with the tests.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../../../docs/scanning.md")]
+    struct Scanning;
+}
