@@ -116,6 +116,8 @@ pub(crate) struct Preferred {
 pub(crate) struct Absent {
     pub since: Instant,
     pub told: bool,
+    /// When to have metadata asked for again.
+    pub ask_at: Instant,
 }
 
 /// What the fetch in flight asked for: an answer that does not match is dropped.

@@ -13,6 +13,8 @@ use crate::position::{Absent, Fault, Leader, REMIND_AFTER, State, Target, Why};
 
 /// A topic made a moment ago is unknown to some brokers for tens of milliseconds, on loaded ones for longer.
 const ABSENT_FOR: Duration = Duration::from_secs(2);
+/// How often metadata is asked for again about a partition whose absence was told.
+const ABSENT_ASKED: Duration = Duration::from_secs(5);
 
 impl Core {
     /// Takes a new picture of the cluster.
@@ -29,6 +31,7 @@ impl Core {
                     self.tell(now, id, error, true);
                 }
                 Some(topic) if topic.error == ErrorCode::INVALID_TOPIC_EXCEPTION => {
+                    self.lose_leader(id);
                     let error = Error::new(ErrorKind::InvalidRequest, "metadata")
                         .with_topic(name)
                         .with_detail("INVALID_TOPIC_EXCEPTION (17)");
@@ -55,6 +58,7 @@ impl Core {
     fn lose_leader(&mut self, id: Id) {
         if let Some(partition) = self.get_mut(id) {
             partition.leader = None;
+            partition.absent = None;
         }
     }
 
@@ -65,28 +69,34 @@ impl Core {
         partition.leader = None;
         partition.preferred = None;
         if !known {
+            partition.absent = None;
             return;
         }
-        match partition.absent {
-            Some(Absent { since, told: false }) if now >= since + ABSENT_FOR => {
-                partition.absent = Some(Absent { since, told: true });
-                let error = Error::new(ErrorKind::UnknownTopic, "metadata")
-                    .with_partition(partition.topic, partition.index);
-                self.tell(now, id, error, false);
-            }
-            Some(_) => {}
-            None => partition.absent = Some(Absent { since: now, told: false }),
+        // A group may assign what this picture is too old for: the next one is asked for at once.
+        let mut absent = partition.absent.unwrap_or(Absent { since: now, told: false, ask_at: now });
+        let asks = now >= absent.ask_at;
+        if asks {
+            absent.ask_at = now + if absent.told { ABSENT_ASKED } else { ABSENT_FOR };
+        }
+        let tells = !absent.told && now >= absent.since + ABSENT_FOR;
+        absent.told |= tells;
+        partition.absent = Some(absent);
+        let error = tells.then(|| {
+            Error::new(ErrorKind::UnknownTopic, "metadata").with_partition(partition.topic, partition.index)
+        });
+        self.effects.refresh |= asks;
+        if let Some(error) = error {
+            self.tell(now, id, error, false);
         }
     }
 
-    /// When what metadata says has to be looked at again without being new: an absence lasts long enough to be
-    /// told, or a follower's lease ends.
+    /// When what metadata says has to be looked at again without being new: an absence lasts, or a follower's
+    /// lease ends.
     pub(super) fn next_review_at(&self) -> Option<Instant> {
         self.each()
             .flat_map(|(_, partition)| {
-                let absent = partition.absent.filter(|absent| !absent.told);
                 let leased = partition.preferred.map(|preferred| preferred.until);
-                [absent.map(|absent| absent.since + ABSENT_FOR), leased]
+                [partition.absent.map(|absent| absent.ask_at), leased]
             })
             .flatten()
             .min()
