@@ -105,6 +105,8 @@ pub(super) struct ConsumerGroup {
     target_at: Option<Instant>,
     /// The topics the last epoch was made for.
     topics: Topics,
+    /// A pattern was resolved: the same topics may be for more members.
+    resolved: bool,
     made: u64,
 }
 
@@ -155,7 +157,8 @@ impl ConsumerGroup {
             .filter(|(name, _)| self.members.values().any(|member| member.wants(name)))
             .map(|(name, topic)| (name.clone(), *topic))
             .collect();
-        if wanted != self.topics {
+        let resolved = std::mem::take(&mut self.resolved);
+        if wanted != self.topics || resolved {
             self.topics = wanted;
             self.epoch = self.epoch.saturating_add(1);
         }

@@ -306,12 +306,29 @@ pub async fn a_pattern_is_resolved_after_the_first_answer(cluster: &mut dyn RawB
     assert_eq!((joined.error_code, given(&joined)), (0, Some(set([]))));
     let mut epoch = joined.member_epoch;
     // The resolution may come some seconds later when the topic is new.
+    let got = pattern_gives(&mut g, "a", &mut epoch, &[]).await;
+    assert_eq!(got, set(0..6));
+    // Another member with the same pattern gets its share, though the group has no topic more.
+    request.member_id = text("b");
+    let other = g.send(&request).await.member_epoch;
+    let mut other = g.beat("b", other, Some(&[])).await.member_epoch;
+    let owned: Vec<i32> = got.into_iter().collect();
+    let kept: Vec<i32> = pattern_gives(&mut g, "a", &mut epoch, &owned).await.into_iter().collect();
+    assert_eq!(kept.len(), 3);
+    g.beat("a", epoch, Some(&kept)).await;
+    let theirs = pattern_gives(&mut g, "b", &mut other, &[]).await;
+    assert_eq!(kept.into_iter().chain(theirs).collect::<BTreeSet<_>>(), set(0..6));
+}
+
+/// Beats until something is assigned, which is not what is owned.
+async fn pattern_gives(g: &mut Group, member: &str, epoch: &mut i32, owned: &[i32]) -> BTreeSet<i32> {
     for _ in 0..300 {
-        let answer = g.beat("a", epoch, Some(&[])).await;
-        epoch = answer.member_epoch;
-        if let Some(got) = given(&answer).filter(|got| !got.is_empty()) {
-            assert_eq!(got, set(0..6));
-            return;
+        let answer = g.beat(member, *epoch, Some(owned)).await;
+        assert_eq!(answer.error_code, 0, "{:?}", answer.error_message);
+        *epoch = answer.member_epoch;
+        if let Some(got) = given(&answer).filter(|got| !got.is_empty() && *got != set(owned.iter().copied()))
+        {
+            return got;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

@@ -140,6 +140,7 @@ fn beat(
             && !member.resolved
         {
             member.resolved = true;
+            group.resolved = true;
         }
     }
     subscribe(request, group, &id, call.version)?;
