@@ -1,0 +1,26 @@
+//! What the exactly-once tests share: a source of any consumer kind, a worker that copies in transactions as the guide
+//! says, ways to get it wrong on purpose, and an oracle.
+#![allow(dead_code, missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_possible_wrap
+)]
+
+pub mod life;
+pub mod oracle;
+pub mod source;
+pub mod worker;
+
+pub const IN: &str = "in";
+pub const OUT: &str = "out";
+pub const GROUP: &str = "copy";
+
+/// What a record of the input says about itself: its partition and its number there.
+pub fn value(partition: i32, number: i64) -> String {
+    format!("{partition}:{number}")
+}
