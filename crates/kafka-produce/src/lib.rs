@@ -51,3 +51,10 @@ pub use kafka_meta::{
 pub use metrics::ProducerMetrics;
 pub use producer::Producer;
 pub use record::{ProducerRecord, RecordMetadata};
+
+// The samples in the guide are compiled with the tests.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../../../docs/exactly-once.md")]
+    mod exactly_once {}
+}

@@ -143,12 +143,13 @@ impl Worker {
                 .partition(record.partition % self.plan.outputs)
                 .key(record.partition.to_string())
                 .value(record.value.unwrap_or_default());
+            // The order of the records is that of the first polls.
             let mut send = Box::pin(producer.send(out));
-            if self.plan.impatient && self.rng.u8(..8) == 0 {
-                // Queued at the first poll, and sent whatever becomes of the future: the commit knows.
-                let _ = send.as_mut().now_or_never();
-            } else {
-                sends.push(send);
+            match send.as_mut().now_or_never() {
+                Some(sent) => drop(sent?),
+                // Sent whatever becomes of the future: the commit knows how it went.
+                None if self.plan.impatient && self.rng.u8(..8) == 0 => {}
+                None => sends.push(send),
             }
         }
         for sent in join_all(sends).await {

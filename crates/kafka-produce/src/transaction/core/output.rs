@@ -15,7 +15,7 @@ pub(in super::super) enum Ask {
     /// Version 1: partitions that batches wait for.
     AddPartitions(Vec<Place>),
     /// Version 1: the group whose offsets follow.
-    AddOffsets { call: u64, group: String },
+    AddOffsets { group: String },
     /// Offsets, to the group's coordinator.
     CommitOffsets { call: u64, group: GroupMetadata, offsets: Vec<(Place, CommittedOffset)> },
     /// The end.
@@ -115,7 +115,7 @@ impl Core {
                 }
                 let call = self.offsets.front()?;
                 let add = !self.v2 && !self.groups.contains(&call.group.group_id) && self.may_ask(now);
-                add.then(|| Ask::AddOffsets { call: call.id, group: call.group.group_id.clone() })
+                add.then(|| Ask::AddOffsets { group: call.group.group_id.clone() })
             }
             (State::Committing | State::Aborting, Some((Stage::End, commit))) if self.may_ask(now) => {
                 Some(Ask::End { commit })
