@@ -19,13 +19,16 @@ use eos_support::life::{Life, Sum};
 use eos_support::source::Kind;
 use eos_support::worker::Sabotage;
 
-const DEFAULT: u64 = 100;
+const DEFAULT: u64 = 75;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
 fn live(seed: u64, kind: Kind, sabotage: Sabotage) -> Result<Sum, String> {
+    if std::env::var("EOS_LOG").is_ok() {
+        let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_test_writer().try_init();
+    }
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     // A current-thread runtime and the seed: what the clients draw is the same in each run.

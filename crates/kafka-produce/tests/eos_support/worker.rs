@@ -1,6 +1,7 @@
 //! A worker as the guide says one is written: poll, produce, offsets into the transaction, commit; and what it does
 //! about errors.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures::FutureExt;
 use futures::future::join_all;
-use kafka_consume::{Cluster, ConsumerConfig, Records};
+use kafka_consume::{Cluster, ConsumerConfig, Records, TopicName};
 use kafka_produce::{Error, Producer, ProducerConfig, ProducerRecord, Result};
 
 use super::OUT;
@@ -96,6 +97,15 @@ pub async fn work(plan: Plan) {
     }
 }
 
+/// Where a batch begins in each partition.
+fn starts(records: &Records) -> HashMap<(TopicName, i32), i64> {
+    let mut starts = HashMap::new();
+    for record in records.iter() {
+        starts.entry((record.topic, record.partition)).or_insert(record.offset);
+    }
+    starts
+}
+
 impl Worker {
     /// One producer and one consumer, until an error that neither survives.
     async fn live(&mut self) -> Result<()> {
@@ -116,6 +126,7 @@ impl Worker {
             if records.is_empty() {
                 continue;
             }
+            let starts = starts(&records);
             match self.copy(&producer, &mut source, records).await {
                 Ok(()) => {
                     self.plan.committed.fetch_add(1, Ordering::Relaxed);
@@ -125,8 +136,10 @@ impl Worker {
                     tracing::debug!(%error, "a transaction is aborted");
                     self.abort(&producer).await?;
                     if self.plan.sabotage != Sabotage::ForgetToRewind {
-                        // What was polled for the transaction is read again.
-                        source.seek_to_committed().await?;
+                        for ((topic, partition), offset) in starts {
+                            // One that has gone meanwhile is read by its new owner.
+                            let _ = source.seek(topic.as_str(), partition, offset);
+                        }
                     }
                 }
             }
