@@ -36,7 +36,7 @@ pub enum ErrorKind {
     Closed,
     /// No connection could be made, or one broke before the answer came.
     Disconnected,
-    /// The group has given this member's partitions away.
+    /// The group has given this member's partitions away, or another producer has taken the transactional id over.
     Fenced,
     /// A setting or an argument cannot be right; nothing was sent.
     InvalidRequest,

@@ -44,6 +44,22 @@ impl Outcome {
     }
 }
 
+impl Outcome {
+    /// The transaction of the records can only be aborted.
+    pub fn mark_abort_needed(&mut self) {
+        match self {
+            Outcome::Done { .. } => {}
+            Outcome::Failed(error) => *error = error.clone().with_abort_needed(),
+            Outcome::FailedEach { own, others } => {
+                *others = others.clone().with_abort_needed();
+                let marked =
+                    own.iter().map(|(place, error)| (*place, error.clone().with_abort_needed())).collect();
+                *own = Arc::new(marked);
+            }
+        }
+    }
+}
+
 /// Where a record was written: its offset and, on topics with log append time, its time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Written {

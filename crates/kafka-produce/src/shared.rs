@@ -57,6 +57,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Tells the transaction what is lost, and the callers that it can only be aborted.
+fn tell_of_failures(transactions: &Transactions, effects: &mut Effects) {
+    for finish in &mut effects.finished {
+        match finish.outcome.error() {
+            None => transactions.batch_done(),
+            Some(error) => {
+                transactions.batch_failed(error);
+                finish.outcome.mark_abort_needed();
+            }
+        }
+    }
+    for (_, place) in &mut effects.placed {
+        if let Err(error) = place {
+            transactions.batch_failed(error);
+            *error = error.clone().with_abort_needed();
+        }
+    }
+}
+
 impl Shared {
     pub fn new(
         cluster: Cluster,
@@ -84,7 +103,12 @@ impl Shared {
         let (result, effects, topics) = {
             let mut engine = lock(&self.engine);
             let result = step(&mut engine);
-            let effects = std::mem::take(&mut engine.effects);
+            let mut effects = std::mem::take(&mut engine.effects);
+            // Still under the lock: a flush that finds nothing outstanding must not be overtaken by the failure of
+            // what it no longer finds, or its commit would leave records out.
+            if let Some(transactions) = &self.transactions {
+                tell_of_failures(transactions, &mut effects);
+            }
             let topics = effects.interest.then(|| engine.topics());
             (result, effects, topics)
         };
@@ -97,19 +121,6 @@ impl Shared {
 
     fn follow(self: &Arc<Self>, effects: Effects) {
         let Effects { finished, placed, wake, start, supervisor, interest, refresh, hints } = effects;
-        if let Some(transactions) = &self.transactions {
-            for finish in &finished {
-                match finish.outcome.error() {
-                    None => transactions.batch_done(),
-                    Some(error) => transactions.batch_failed(error),
-                }
-            }
-            for (_, place) in &placed {
-                if let Err(error) = place {
-                    transactions.batch_failed(error);
-                }
-            }
-        }
         for finish in finished {
             finish.tell();
         }
@@ -145,17 +156,15 @@ impl Shared {
     pub fn send(self: &Arc<Self>, record: ProducerRecord, timestamp: i64) -> Result<Sent> {
         let now = Instant::now().into_std();
         let topic = record.topic;
-        let sent = self.with(|engine| {
-            if let Some(transactions) = &self.transactions {
-                transactions.may_send().map_err(|error| (error.with_topic(topic), false))?;
-            }
-            engine.handle_send(now, record, timestamp).map_err(|error| (error, true))
-        });
-        sent.map_err(|(error, tell)| {
-            if tell && let Some(transactions) = &self.transactions {
+        self.with(|engine| {
+            let Some(transactions) = &self.transactions else {
+                return engine.handle_send(now, record, timestamp);
+            };
+            transactions.may_send().map_err(|error| error.with_topic(topic))?;
+            engine.handle_send(now, record, timestamp).map_err(|error| {
                 transactions.batch_failed(&error);
-            }
-            error
+                error.with_abort_needed()
+            })
         })
     }
 

@@ -316,7 +316,10 @@ impl ErrorCode {
             | Self::ILLEGAL_SASL_STATE => ErrorKind::Authentication,
             Self::UNSUPPORTED_VERSION => ErrorKind::UnsupportedApi,
             Self::INVALID_REQUEST => ErrorKind::InvalidRequest,
-            Self::FENCED_INSTANCE_ID | Self::FENCED_MEMBER_EPOCH => ErrorKind::Fenced,
+            Self::FENCED_INSTANCE_ID
+            | Self::FENCED_MEMBER_EPOCH
+            | Self::INVALID_PRODUCER_EPOCH
+            | Self::PRODUCER_FENCED => ErrorKind::Fenced,
             Self::UNRELEASED_INSTANCE_ID => ErrorKind::UnreleasedInstanceId,
             Self::UNSUPPORTED_COMPRESSION_TYPE => ErrorKind::UnsupportedCodec,
             code => ErrorKind::Broker(code),

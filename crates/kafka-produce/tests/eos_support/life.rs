@@ -18,7 +18,11 @@ use tokio::task::JoinHandle;
 
 use super::source::{self, Kind};
 use super::worker::{Plan, Sabotage, work};
-use super::{GROUP, IN, OUT, oracle, value};
+use super::{Names, oracle, value};
+
+const IN: &str = "in";
+const OUT: &str = "out";
+const GROUP: &str = "copy";
 
 const NODES: i32 = 3;
 
@@ -66,6 +70,7 @@ impl Life {
                 .max_block_ms(rng.u32(2_000..20_000))
                 .transaction_timeout_ms(rng.u32(8_000..60_000)),
             id: String::new(),
+            names: Names { input: IN.into(), output: OUT.into(), group: GROUP.into() },
             partitions: Vec::new(),
             outputs,
             impatient: rng.bool(),
@@ -256,7 +261,7 @@ impl Life {
         let committed: BTreeMap<i32, i64> = (0..self.inputs)
             .map(|partition| (partition, self.kafka.committed(GROUP, IN, partition).unwrap_or(0)))
             .collect();
-        let seen = oracle::read_output(&self.cluster, self.outputs).await;
+        let seen = oracle::read_output(&self.cluster, OUT, self.outputs).await;
         oracle::judge(&seen, &committed).map_err(|wrong| format!("{when}: {wrong}"))
     }
 }

@@ -11,14 +11,26 @@
     clippy::cast_possible_wrap
 )]
 
+pub mod cases;
 pub mod life;
 pub mod oracle;
 pub mod source;
 pub mod worker;
 
-pub const IN: &str = "in";
-pub const OUT: &str = "out";
-pub const GROUP: &str = "copy";
+/// What is read, what is written, and by which group.
+#[derive(Clone, Debug)]
+pub struct Names {
+    pub input: String,
+    pub output: String,
+    pub group: String,
+}
+
+impl Names {
+    /// Of their own for each use of one cluster.
+    pub fn of(what: &str) -> Names {
+        Names { input: format!("{what}-in"), output: format!("{what}-out"), group: format!("{what}-copy") }
+    }
+}
 
 /// What a record of the input says about itself: its partition and its number there.
 pub fn value(partition: i32, number: i64) -> String {

@@ -6,26 +6,31 @@ use std::time::Duration;
 
 use kafka_consume::{Cluster, Consumer, ConsumerConfig, Position, Visibility};
 
-use super::{OUT, value};
+use super::value;
 
 /// The committed output: input partition → numbers, in the order of the output.
-pub async fn read_output(cluster: &Cluster, outputs: i32) -> BTreeMap<i32, Vec<i64>> {
+pub async fn read_output(cluster: &Cluster, topic: &str, outputs: i32) -> BTreeMap<i32, Vec<i64>> {
     let config = ConsumerConfig::new().visibility(Visibility::CommittedOnly).max_wait_ms(100);
     let mut consumer = Consumer::new(cluster.clone(), config);
-    let all = (0..outputs).map(|partition| (OUT.to_owned(), partition));
+    let all = (0..outputs).map(|partition| (topic.to_owned(), partition));
     consumer.assign(all, Position::Earliest).await.expect("the output can be read");
     let mut seen: BTreeMap<i32, Vec<i64>> = BTreeMap::new();
     let reading = async {
         while !consumer.caught_up() {
             for record in consumer.poll().await.expect("a poll of the output") {
-                let text = String::from_utf8(record.value.expect("a value").to_vec()).unwrap();
-                let (partition, number) = text.split_once(':').expect("a known value");
-                seen.entry(partition.parse().unwrap()).or_default().push(number.parse().unwrap());
+                note(&mut seen, &record.value.expect("a value"));
             }
         }
     };
     tokio::time::timeout(Duration::from_secs(120), reading).await.expect("the output ends");
     seen
+}
+
+/// Counts one record of the output.
+pub fn note(seen: &mut BTreeMap<i32, Vec<i64>>, text: &[u8]) {
+    let text = std::str::from_utf8(text).unwrap();
+    let (partition, number) = text.split_once(':').expect("a known value");
+    seen.entry(partition.parse().unwrap()).or_default().push(number.parse().unwrap());
 }
 
 /// Compares the output with what the group has committed: partition → offset.

@@ -5,7 +5,7 @@ use kafka_consume::{
     OffsetReset, Position, Positions, Records, Result,
 };
 
-use super::{GROUP, IN};
+use super::Names;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
@@ -47,24 +47,26 @@ impl Source {
         kind: Kind,
         cluster: &Cluster,
         config: ConsumerConfig,
+        names: &Names,
         partitions: &[i32],
     ) -> Result<Source> {
         let cluster = cluster.clone();
+        let (group, topic) = (names.group.as_str(), [names.input.as_str()]);
         Ok(match kind {
             Kind::Group => Source::Group(
-                GroupConsumer::subscribe(cluster, config, GROUP, [IN]).await?.auto_commit(false),
+                GroupConsumer::subscribe(cluster, config, group, topic).await?.auto_commit(false),
             ),
             Kind::Classic => Source::Classic(
-                ClassicConsumer::subscribe(cluster, config, GROUP, [IN]).await?.auto_commit(false),
+                ClassicConsumer::subscribe(cluster, config, group, topic).await?.auto_commit(false),
             ),
             Kind::Negotiated => Source::Negotiated(
-                NegotiatedConsumer::subscribe(cluster, config, GROUP, [IN]).await?.auto_commit(false),
+                NegotiatedConsumer::subscribe(cluster, config, group, topic).await?.auto_commit(false),
             ),
             Kind::Manual => {
-                let mut consumer = Consumer::new(cluster, config.group_id(GROUP));
+                let mut consumer = Consumer::new(cluster, config.group_id(group));
                 let mut wanted = Vec::new();
                 for partition in partitions {
-                    wanted.push((IN.to_owned(), *partition));
+                    wanted.push((names.input.clone(), *partition));
                 }
                 consumer.assign(wanted, Position::Committed(Box::new(Position::Earliest))).await?;
                 Source::Manual(consumer)

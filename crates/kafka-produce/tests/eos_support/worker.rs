@@ -12,7 +12,7 @@ use futures::future::join_all;
 use kafka_consume::{Cluster, ConsumerConfig, Records, TopicName};
 use kafka_produce::{Error, Producer, ProducerConfig, ProducerRecord, Result};
 
-use super::OUT;
+use super::Names;
 use super::source::{Kind, Source};
 
 /// What is got wrong on purpose.
@@ -34,6 +34,7 @@ pub struct Plan {
     pub consumer: ConsumerConfig,
     pub producer: ProducerConfig,
     pub id: String,
+    pub names: Names,
     pub partitions: Vec<i32>,
     pub outputs: i32,
     /// Futures are dropped and the calls made again.
@@ -109,10 +110,10 @@ fn starts(records: &Records) -> HashMap<(TopicName, i32), i64> {
 impl Worker {
     /// One producer and one consumer, until an error that neither survives.
     async fn live(&mut self) -> Result<()> {
-        let Plan { kind, cluster, consumer, producer, id, partitions, .. } = self.plan.clone();
+        let Plan { kind, cluster, consumer, producer, id, names, partitions, .. } = self.plan.clone();
         // Before the first position is read: what an earlier one left open is decided by now.
         let producer = Producer::transactional(cluster.clone(), producer, &id).await?;
-        let mut source = Source::start(kind, &cluster, consumer, &partitions).await?;
+        let mut source = Source::start(kind, &cluster, consumer, &names, &partitions).await?;
         while !self.plan.stop.load(Ordering::Relaxed) {
             let records = match source.poll().await {
                 Ok(records) => records,
@@ -152,7 +153,7 @@ impl Worker {
         patient!(self, producer.begin_transaction())?;
         let mut sends = Vec::new();
         for record in records {
-            let out = ProducerRecord::new(OUT)
+            let out = ProducerRecord::new(self.plan.names.output.as_str())
                 .partition(record.partition % self.plan.outputs)
                 .key(record.partition.to_string())
                 .value(record.value.unwrap_or_default());

@@ -1,0 +1,49 @@
+//! Cases of Kafka's own transaction suite, on one real node of each version of the transaction protocol.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
+
+mod eos_support;
+
+use eos_support::cases::{self, Bench};
+use kafka_consume::Cluster;
+use testkit::{Kafka, kafka};
+
+async fn every_case(version: &str, recovers: bool) {
+    let kafka = Kafka::builder()
+        .version(version)
+        .property("transaction.state.log.num.partitions", "2")
+        .property("offsets.topic.num.partitions", "2")
+        .property("transaction.abort.timed.out.transaction.cleanup.interval.ms", "500")
+        .start()
+        .await
+        .unwrap();
+    kafka.ready_for_groups().await.unwrap();
+    let cluster = Cluster::connect(&kafka.bootstrap()).await.unwrap();
+    let bench = Bench::Real(&kafka);
+    cases::e01_an_aborted_and_a_committed_transaction(&bench, &cluster).await;
+    cases::e05_the_metadata_of_an_offset_travels(&bench, &cluster).await;
+    cases::e06_a_fenced_producer_cannot_commit(&bench, &cluster).await;
+    cases::e07_a_fenced_producer_cannot_send_offsets(&bench, &cluster).await;
+    cases::e08_a_fenced_producer_cannot_send(&bench, &cluster).await;
+    cases::e09_a_fenced_producer_cannot_add_partitions(&bench, &cluster).await;
+    cases::e10_a_transaction_that_takes_too_long(&bench, &cluster, recovers).await;
+    cases::e11_many_markers_at_one_leader(&bench, &cluster).await;
+    let node = kafka.nodes().unwrap()[0];
+    let freeze = || kafka.freeze_node(node).unwrap();
+    cases::e12_a_batch_that_runs_out_of_time(&bench, &cluster, freeze, || kafka.thaw_node(node).unwrap())
+        .await;
+    cases::a_dropped_commit_is_finished_by_the_next_begin(&bench, &cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_case_holds_under_version_2() {
+    if kafka::enabled() {
+        every_case("4.3.1", true).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_case_holds_under_version_1() {
+    if kafka::enabled() {
+        every_case("3.9.1", false).await;
+    }
+}
