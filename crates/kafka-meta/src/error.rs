@@ -28,7 +28,8 @@ pub enum ErrorKind {
     Authentication,
     /// The principal lacks a right; the error names the resource.
     Authorization,
-    /// A batch is over `max_batch_bytes`, or a frame over the connection's cap.
+    /// A batch is over `max_batch_bytes` or over what a broker takes, a record over what a producer may send, or a
+    /// frame over the connection's cap.
     BatchTooLarge,
     /// A broker answered with an error code that no other kind covers.
     Broker(ErrorCode),

@@ -16,13 +16,12 @@ use kafka_meta::{Error, ErrorCode, ErrorKind, Result, TopicName};
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse, TopicName as WireName, TransactionalId};
 use kafka_protocol::protocol::{Request, StrBytes};
-use kafka_read::batch::write;
 use std::pin::pin;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::config::Acks;
-use crate::engine::{Answer, Content, Hint, Next, Parcel, Reply, Shipment, Stamp, Verdicts};
+use crate::engine::{Answer, Hint, Next, Parcel, Reply, Shipment, Verdicts, pack};
 use crate::shared::Shared;
 
 /// Below it, brokers would have to unpack batches of an older format.
@@ -188,32 +187,6 @@ async fn submit(shared: &Arc<Shared>, node: i32, shipment: Shipment, behind: Opt
         shared.cluster.submit(To::Node(node), &via, deadline, LEAST..=newest, placing, build).await
     };
     Sent { labels, failed, submitted }
-}
-
-/// A batch as it goes over the wire.
-fn pack(content: Content, stamp: Stamp) -> Result<bytes::Bytes> {
-    let Stamp { identity, sequence, transactional } = stamp;
-    match content {
-        Content::Open(mut writer) => {
-            let options = writer.options_mut();
-            options.producer_id = identity.producer_id;
-            options.producer_epoch = identity.epoch;
-            options.base_sequence = sequence;
-            options.transactional = transactional;
-            let packed = writer.finish();
-            packed.map(bytes::BytesMut::freeze).map_err(|error| {
-                Error::new(ErrorKind::UnsupportedCodec, "produce").with_detail(error.to_string())
-            })
-        }
-        Content::Packed(bytes, before) if before == stamp => Ok(bytes),
-        Content::Packed(bytes, _) => {
-            let mut bytes =
-                bytes.try_into_mut().unwrap_or_else(|bytes| bytes::BytesMut::from(bytes.as_ref()));
-            write::set_producer(&mut bytes, identity.producer_id, identity.epoch, sequence);
-            Ok(bytes.freeze())
-        }
-        Content::Away => Err(Error::new(ErrorKind::Other, "produce").with_detail("the batch is elsewhere")),
-    }
 }
 
 /// Hands an answer to the engine.

@@ -22,6 +22,7 @@ mod accumulate;
 mod answer;
 mod drain;
 mod orders;
+mod pack;
 mod partition;
 mod picture;
 mod split;
@@ -39,6 +40,7 @@ pub(crate) use accumulate::Sent;
 pub(crate) use answer::{Answer, Reply, Verdicts};
 pub(crate) use drain::{Next, Parcel, Shipment, Stamp};
 pub(crate) use orders::Outstanding;
+pub(crate) use pack::pack;
 pub(crate) use partition::Content;
 use partition::{Batch, Part};
 
@@ -187,6 +189,9 @@ pub(crate) struct Engine {
     timer: Option<Instant>,
     counts: Counts,
     pub effects: Effects,
+    /// Makes the simulation's oracle fail: a batch that is sent again takes new sequences.
+    #[cfg(test)]
+    pub forgetful: bool,
 }
 
 impl Engine {
@@ -209,6 +214,8 @@ impl Engine {
             timer: None,
             counts: Counts::default(),
             effects: Effects::default(),
+            #[cfg(test)]
+            forgetful: false,
         }
     }
 

@@ -29,6 +29,10 @@ pub(crate) struct Sequences {
     /// Whose sequences they are.
     pub identity: Identity,
     next: u64,
+    /// Batches that took positions.
+    taken: u64,
+    /// Everything before this position was written.
+    written: u64,
     state: State,
 }
 
@@ -39,7 +43,7 @@ pub(crate) fn sequence(position: u64) -> i32 {
 
 impl Sequences {
     pub fn new() -> Sequences {
-        Sequences { identity: Identity::NONE, next: 0, state: State::Good }
+        Sequences { identity: Identity::NONE, next: 0, taken: 0, written: 0, state: State::Good }
     }
 
     pub fn state(&self) -> State {
@@ -50,11 +54,24 @@ impl Sequences {
     pub fn take(&mut self, records: u32) -> u64 {
         let position = self.next;
         self.next += u64::from(records);
+        self.taken += 1;
         position
     }
 
-    /// A batch was acknowledged: everything before it was written.
-    pub fn acknowledged(&mut self) {
+    /// How many batches took positions so far: the number of the one that took them last.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Whether a batch from `position` on must have been written, since one behind it was. Brokers remember five
+    /// batches; of one they have forgotten they say `OUT_OF_ORDER`.
+    pub fn is_written(&self, position: u64) -> bool {
+        position < self.written
+    }
+
+    /// The batch that ends before `end` was acknowledged: everything before was written.
+    pub fn acknowledged(&mut self, end: u64) {
+        self.written = self.written.max(end);
         if self.state == State::Unresolved {
             self.state = State::Good;
         }
@@ -74,13 +91,7 @@ impl Sequences {
 
     /// Starts again at 0. Nothing may be outstanding under the old identity.
     pub fn restart(&mut self, identity: Identity) {
-        *self = Sequences { identity, next: 0, state: State::Good };
-    }
-
-    /// The next position, for tests of wrapping.
-    #[cfg(test)]
-    pub fn skip_to(&mut self, position: u64) {
-        self.next = position;
+        *self = Sequences { identity, next: 0, taken: 0, written: 0, state: State::Good };
     }
 }
 
@@ -99,15 +110,16 @@ mod tests {
     fn only_an_acknowledged_successor_or_an_end_resolves_what_was_given_up() {
         let mut sequences = Sequences::new();
         assert_eq!((sequences.take(3), sequences.take(2)), (0, 3));
-        sequences.acknowledged();
+        sequences.acknowledged(3);
         assert_eq!(sequences.state(), State::Good);
+        assert!(sequences.is_written(2) && !sequences.is_written(3));
         sequences.given_up();
         assert_eq!(sequences.state(), State::Unresolved);
-        sequences.acknowledged();
+        sequences.acknowledged(5);
         assert_eq!(sequences.state(), State::Good);
         sequences.given_up();
         sequences.gap();
-        sequences.acknowledged();
+        sequences.acknowledged(5);
         assert_eq!(sequences.state(), State::Gap, "a gap does not close by itself");
         sequences.restart(sequences.identity);
         assert_eq!((sequences.state(), sequences.take(1)), (State::Good, 0));

@@ -321,6 +321,7 @@ impl ErrorCode {
             | Self::INVALID_PRODUCER_EPOCH
             | Self::PRODUCER_FENCED => ErrorKind::Fenced,
             Self::UNRELEASED_INSTANCE_ID => ErrorKind::UnreleasedInstanceId,
+            Self::MESSAGE_TOO_LARGE | Self::RECORD_LIST_TOO_LARGE => ErrorKind::BatchTooLarge,
             Self::UNSUPPORTED_COMPRESSION_TYPE => ErrorKind::UnsupportedCodec,
             code => ErrorKind::Broker(code),
         }

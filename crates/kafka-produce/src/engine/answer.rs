@@ -4,8 +4,9 @@
 //! |---|---|
 //! | 0 | written |
 //! | 46, with idempotence | written before, under an answer that was lost; where is not known |
+//! | 45 for a batch whose successor was acknowledged | the same |
 //! | retriable (3, 5, 6, 7, 19, 20, 56, 74, 75, 100, …), a lost answer | sent again under the same sequences |
-//! | 10, 18 for more than one record | split in halves, which share its sequences |
+//! | 10, 18 for more than one record | split in halves, which share its sequences; but not when an earlier attempt may have been written |
 //! | 45 behind a batch that is outstanding | that one first, then this one again |
 //! | 45 or 59 otherwise | never written; the partition begins anew under another epoch, and it goes again |
 //! | 47 without transactions | somebody else's epoch: another producer id, and it goes again |
@@ -68,7 +69,14 @@ impl Engine {
         }
         self.wake(Some(node));
         for (at, ticket, answer) in verdicts {
-            let Some(flight) = self.parts.get_mut(at).and_then(|part| part.land(ticket)) else { continue };
+            let Some(mut flight) = self.parts.get_mut(at).and_then(|part| part.land(ticket)) else {
+                continue;
+            };
+            flight.batch.doubtful |= match &answer {
+                Answer::Lost(_) => true,
+                Answer::Replied(reply) => is_half_written(reply.error),
+                Answer::Unsent(_) | Answer::Unpackable(_) => false,
+            };
             match answer {
                 Answer::Replied(reply) => self.handle_reply(now, at, flight, reply),
                 Answer::Lost(error) => self.again(now, at, flight, error),
@@ -85,6 +93,9 @@ impl Engine {
         let (idempotent, transactional) = (self.settings.idempotent, self.settings.transactional);
         let Some(part) = self.parts.get_mut(at) else { return };
         let behind = part.is_behind(flight.batch.key());
+        let position = flight.batch.position;
+        let proven = position.is_some_and(|position| part.sequences.is_written(position))
+            && reply.error == ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER;
         let error = || {
             let error = Error::broker(reply.error, "produce").with_partition(part.topic, part.index);
             match &reply.message {
@@ -93,11 +104,17 @@ impl Engine {
             }
         };
         match reply.error {
-            code if code.is_none() || idempotent && code == ErrorCode::DUPLICATE_SEQUENCE_NUMBER => {
+            code if code.is_none()
+                || proven
+                || idempotent && code == ErrorCode::DUPLICATE_SEQUENCE_NUMBER =>
+            {
                 let known = code.is_none() && self.settings.acks != Acks::None;
                 let base_offset = if known { reply.base_offset } else { -1 };
                 let append_time = Some(reply.append_time).filter(|time| code.is_none() && *time >= 0);
-                part.sequences.acknowledged();
+                if let Some(position) = position {
+                    part.sequences.acknowledged(position + u64::from(flight.batch.count));
+                }
+                part.vouched = Some((part.sequences.identity.producer_id, now));
                 part.backoff.reset();
                 part.not_before = None;
                 if !flight.given_up {
@@ -105,7 +122,7 @@ impl Engine {
                 }
             }
             ErrorCode::MESSAGE_TOO_LARGE | ErrorCode::RECORD_LIST_TOO_LARGE
-                if flight.batch.count > 1 && !flight.given_up =>
+                if flight.batch.count > 1 && !flight.given_up && !flight.batch.doubtful =>
             {
                 let error = error();
                 self.split(now, at, flight, error);
@@ -236,8 +253,10 @@ impl Engine {
             created: batch.created,
             charge,
             len,
+            ordinal: batch.ordinal,
             position: batch.position.map(|position| position + u64::from(from)),
             attempts: batch.attempts.saturating_add(1),
+            doubtful: false,
             closed: true,
             urgent: true,
             last_error: Some(error.clone()),
@@ -261,6 +280,11 @@ fn is_hopeless(error: &Error) -> bool {
             | ErrorKind::InvalidRequest
             | ErrorKind::Closed
     )
+}
+
+/// The leader has it, the replicas perhaps not.
+fn is_half_written(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::REQUEST_TIMED_OUT | ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 }
 
 /// What a newer picture of the cluster can cure.

@@ -3,9 +3,10 @@
 //! One request takes the first batch of each partition the node leads that is ready, beginning with another
 //! partition each time, until it is full.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
-use kafka_meta::TopicName;
+use kafka_meta::{Error, ErrorCode, TopicName};
 use uuid::Uuid;
 
 use super::partition::{Content, Flight, Readiness};
@@ -91,7 +92,7 @@ impl Engine {
             if self.parts.get(at).is_none_or(|part| part.leader != Some(node)) {
                 continue;
             }
-            self.restart_if_due(at);
+            self.restart_if_due(now, at);
             let Some(part) = self.parts.get(at) else { continue };
             match part.readiness(now, node, &self.settings, self.identity, hurry) {
                 Readiness::Now => {}
@@ -142,6 +143,10 @@ impl Engine {
         batch.closed = true;
         batch.total.get_or_insert(batch.count);
         let mut stamp = Stamp { identity: Identity::NONE, sequence: -1, transactional };
+        #[cfg(test)]
+        if self.forgetful && batch.position.is_some() {
+            batch.position = Some(part.sequences.take(batch.count));
+        }
         if self.settings.idempotent {
             let position = match batch.position {
                 Some(position) => position,
@@ -149,7 +154,9 @@ impl Engine {
                     if part.sequences.identity != self.identity {
                         part.sequences.restart(self.identity);
                     }
-                    part.sequences.take(batch.count)
+                    let position = part.sequences.take(batch.count);
+                    batch.ordinal = part.sequences.taken();
+                    position
                 }
             };
             batch.position = Some(position);
@@ -175,7 +182,7 @@ impl Engine {
     }
 
     /// Fails everything that is queued for a partition.
-    pub(super) fn fail_queue(&mut self, now: Instant, at: usize, error: &kafka_meta::Error) {
+    pub(super) fn fail_queue(&mut self, now: Instant, at: usize, error: &Error) {
         let Some(part) = self.parts.get_mut(at) else { return };
         let queue = std::mem::take(&mut part.queue);
         if queue.iter().any(|batch| batch.position.is_some()) {
@@ -189,7 +196,11 @@ impl Engine {
 
     /// Begins a partition's sequences anew, when that is what it waits for. A transaction does it otherwise: it
     /// ends, and the next one has another epoch.
-    fn restart_if_due(&mut self, at: usize) {
+    ///
+    /// A batch with a lost answer does not go along. `OUT_OF_ORDER` says that it was not written *then*, but a
+    /// copy may still be on its way (in the socket of a broker that was frozen, at a leader that lost its
+    /// partition and got it back) and be written before the new epoch fences it off.
+    fn restart_if_due(&mut self, now: Instant, at: usize) {
         if !self.settings.idempotent || self.settings.transactional {
             return;
         }
@@ -212,9 +223,20 @@ impl Engine {
             "the sequences of a partition begin anew under another epoch"
         );
         part.sequences.restart(Identity::NONE);
+        let (doubtful, kept): (VecDeque<_>, _) =
+            std::mem::take(&mut part.queue).into_iter().partition(|batch| batch.doubtful);
+        part.queue = kept;
         for batch in &mut part.queue {
             batch.position = None;
         }
+        for batch in doubtful {
+            let error = Error::broker(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, "produce")
+                .with_partition(topic, partition)
+                .with_detail("a batch before it was given up, and whether this one was written is not known");
+            tracing::warn!(%error, records = batch.count, "a batch failed");
+            self.finish(&batch, Outcome::Failed(error));
+        }
+        self.admit(now);
         if !self.identity.is_some() {
             self.effects.supervisor = true;
         }

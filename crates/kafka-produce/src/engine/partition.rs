@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kafka_meta::client::Backoff;
@@ -45,7 +45,11 @@ pub(crate) struct Batch {
     pub len: usize,
     /// Where its sequences begin, once it has been sent.
     pub position: Option<u64>,
+    /// Which of the batches with sequences it is.
+    pub ordinal: u64,
     pub attempts: u32,
+    /// An attempt may have been written without an answer that says so.
+    pub doubtful: bool,
     pub closed: bool,
     /// Goes without waiting for more.
     pub urgent: bool,
@@ -83,6 +87,8 @@ pub(crate) struct Part {
     pub not_before: Option<Instant>,
     /// How long the last batch became, to guess the next one's.
     pub last_len: usize,
+    /// Whose sequences the brokers hold, and when they last said so.
+    pub vouched: Option<(i64, Instant)>,
     /// In the list of the busy.
     pub busy: bool,
 }
@@ -108,6 +114,7 @@ impl Part {
             backoff: Backoff::new(settings.backoff.0, settings.backoff.1),
             not_before: None,
             last_len: 0,
+            vouched: None,
             busy: false,
         }
     }
@@ -144,6 +151,17 @@ impl Part {
             }
     }
 
+    /// Whether brokers are sure to hold this producer's last sequence. One that holds none, or has forgotten it,
+    /// takes whatever comes first: the second batch, when the first is refused or lost. So the first goes alone.
+    fn is_vouched(&self, now: Instant) -> bool {
+        /// Well below any time brokers keep it (`producer.id.expiration.ms`, a day by default).
+        const FRESH: Duration = Duration::from_secs(600);
+        let fresh = |(id, at): (i64, Instant)| {
+            id == self.sequences.identity.producer_id && now.saturating_duration_since(at) < FRESH
+        };
+        self.vouched.is_some_and(fresh)
+    }
+
     /// Whether the first batch may leave for `node`; `hurry`: nothing waits for more records.
     pub fn readiness(
         &self,
@@ -168,7 +186,15 @@ impl Part {
                 None => Readiness::Now,
             };
         }
-        if self.flights.len() >= settings.max_in_flight {
+        if self.flights.len() >= settings.max_in_flight
+            || settings.idempotent && !self.flights.is_empty() && !self.is_vouched(now)
+        {
+            return Readiness::No;
+        }
+        // Brokers recognise the last five batches: the oldest without an answer has to stay among them.
+        let oldest = self.flights.front().map_or(u64::MAX, |flight| flight.batch.ordinal);
+        let ahead = self.sequences.taken().saturating_add(1).saturating_sub(oldest);
+        if settings.idempotent && ahead >= u64::try_from(settings.max_in_flight).unwrap_or(1) {
             return Readiness::No;
         }
         if settings.idempotent

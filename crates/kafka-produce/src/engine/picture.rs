@@ -75,6 +75,7 @@ impl Engine {
                 }
                 let mut batch = flight.batch;
                 batch.attempts = batch.attempts.saturating_add(1);
+                batch.doubtful = true;
                 part.put_back(batch);
                 self.counts.retries += 1;
             }
