@@ -11,8 +11,8 @@ use testkit::embedded::Embedded;
 mod behaviours;
 use behaviours::raw::RawBroker;
 use behaviours::{
-    classic_groups, consumer_groups, coordinated, epochs, listing, offsets, producers, ranges, sessions,
-    topic_ids, transactions, versions,
+    classic_groups, config_admin, consumer_groups, coordinated, epochs, group_admin, listing, offsets,
+    producers, ranges, sessions, topic_admin, topic_ids, transactions, versions,
 };
 
 struct InMemory(Embedded);

@@ -21,8 +21,8 @@ use testkit::Kafka;
 mod behaviours;
 use behaviours::raw::{RawBroker, View, name};
 use behaviours::{
-    classic_groups, consumer_groups, coordinated, epochs, listing, offsets, producers, ranges, sessions,
-    topic_ids, transactions, versions,
+    classic_groups, config_admin, consumer_groups, coordinated, epochs, group_admin, listing, offsets,
+    producers, ranges, sessions, topic_admin, topic_ids, transactions, versions,
 };
 
 struct Real(Kafka);
@@ -87,7 +87,10 @@ fn since(module: &str, row: &str) -> (u32, u32) {
         "a_committed_reader_waits_above_the_last_stable_offset" => (4, 0),
         "a_transaction_that_takes_too_long_is_aborted" => (4, 3),
         "after_an_acknowledgement_the_old_epoch_commits_only_what_is_kept" => (4, 3),
-        _ if module == "consumer_groups" => (4, 0),
+        "a_groups_settings_have_the_brokers_limits" | "a_groups_heartbeat_interval_is_in_force_at_once" => {
+            (4, 0)
+        }
+        _ if module == "consumer_groups" || module == "group_admin" => (4, 0),
         _ => (3, 7),
     }
 }
@@ -105,7 +108,7 @@ macro_rules! rows {
         async fn run_all(cluster: &mut Real) -> Vec<(&'static str, bool)> {
             let only = std::env::var("TESTKIT_ROW").unwrap_or_default();
             let mut outcomes = Vec::new();
-            $(if stringify!($row).contains(&only) && (!only.is_empty() || has(stringify!($module), stringify!($row))) {
+            $(if (stringify!($row).contains(&only) || stringify!($module).contains(&only)) && (!only.is_empty() || has(stringify!($module), stringify!($row))) {
                 let run = tokio::time::timeout(Duration::from_secs(120), $module::$row(cluster));
                 let held = AssertUnwindSafe(run).catch_unwind().await;
                 let held = matches!(held, Ok(Ok(())));

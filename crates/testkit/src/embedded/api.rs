@@ -10,11 +10,13 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::{
     AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, ApiKey, ApiVersionsRequest,
-    ConsumerGroupHeartbeatRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
-    DescribeGroupsRequest, EndTxnRequest, FetchRequest, FindCoordinatorRequest, HeartbeatRequest,
-    InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListOffsetsRequest, MetadataRequest,
-    OffsetCommitRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest, ResponseHeader,
-    SyncGroupRequest, TxnOffsetCommitRequest,
+    ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, CreatePartitionsRequest,
+    CreateTopicsRequest, DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
+    DescribeClusterRequest, DescribeConfigsRequest, DescribeGroupsRequest, EndTxnRequest, FetchRequest,
+    FindCoordinatorRequest, HeartbeatRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest,
+    JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest, ListOffsetsRequest, MetadataRequest,
+    OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest,
+    ProduceRequest, ResponseHeader, SyncGroupRequest, TxnOffsetCommitRequest,
 };
 use kafka_protocol::protocol::{Encodable, HeaderVersion, Request};
 use tokio::time::Instant;
@@ -29,6 +31,7 @@ pub(super) struct Call {
     pub node: i32,
     pub version: i16,
     pub correlation: i32,
+    pub client_id: String,
     pub effects: Effects,
 }
 
@@ -205,6 +208,14 @@ pub(super) fn decode(api: ApiKey, version: i16, body: Bytes) -> Option<Box<dyn J
         ApiKey::Heartbeat => typed::<HeartbeatRequest>(body, version),
         ApiKey::LeaveGroup => typed::<LeaveGroupRequest>(body, version),
         ApiKey::EndTxn => typed::<EndTxnRequest>(body, version),
+        ApiKey::CreatePartitions => typed::<CreatePartitionsRequest>(body, version),
+        ApiKey::DescribeConfigs => typed::<DescribeConfigsRequest>(body, version),
+        ApiKey::IncrementalAlterConfigs => typed::<IncrementalAlterConfigsRequest>(body, version),
+        ApiKey::DescribeCluster => typed::<DescribeClusterRequest>(body, version),
+        ApiKey::ListGroups => typed::<ListGroupsRequest>(body, version),
+        ApiKey::ConsumerGroupDescribe => typed::<ConsumerGroupDescribeRequest>(body, version),
+        ApiKey::DeleteGroups => typed::<DeleteGroupsRequest>(body, version),
+        ApiKey::OffsetDelete => typed::<OffsetDeleteRequest>(body, version),
         _ => None,
     }
 }

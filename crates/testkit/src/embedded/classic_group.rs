@@ -27,8 +27,21 @@ pub(super) enum State {
     Stable,
 }
 
+impl State {
+    /// Kafka's name of it.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Empty => "Empty",
+            State::Preparing => "PreparingRebalance",
+            State::Completing => "CompletingRebalance",
+            State::Stable => "Stable",
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Member {
+    pub client_id: String,
     pub instance: Option<String>,
     /// The order of joining, which decides who leads.
     order: u64,
@@ -39,6 +52,14 @@ pub(super) struct Member {
     join: Option<u64>,
     sync: Option<u64>,
     assignment: Bytes,
+}
+
+impl Member {
+    /// What it said of itself under a protocol.
+    pub fn metadata(&self, protocol: &str) -> Bytes {
+        let found = self.protocols.iter().find(|(name, _)| name == protocol);
+        found.map(|(_, metadata)| metadata.clone()).unwrap_or_default()
+    }
 }
 
 /// A join's answer.
@@ -237,15 +258,11 @@ impl ClassicGroup {
     /// The present generation as one member is told of it.
     fn describe(&self, id: &str, skip_assignment: bool) -> Joined {
         let leads = self.leader.as_deref() == Some(id);
-        let metadata = |member: &Member| {
-            let found = member.protocols.iter().find(|(name, _)| *name == self.protocol);
-            found.map(|(_, metadata)| metadata.clone()).unwrap_or_default()
-        };
         let mut members: Vec<(&String, &Member)> = self.members.iter().collect();
         members.sort_by_key(|(_, member)| member.order);
         let members = members
             .into_iter()
-            .map(|(id, member)| (id.clone(), member.instance.clone(), metadata(member)))
+            .map(|(id, member)| (id.clone(), member.instance.clone(), member.metadata(&self.protocol)))
             .collect();
         Joined {
             generation: self.generation,
@@ -286,6 +303,15 @@ impl ClassicGroup {
         let shared = self.shared();
         protocol_type == self.protocol_type
             && protocols.iter().any(|(name, _)| shared.contains(name.as_str()))
+    }
+
+    /// Whether a member that is a consumer reads this topic.
+    pub fn subscribes_to(&self, topic: &str) -> bool {
+        let reads = |member: &Member| {
+            let read = kafka_meta::wire::guard::subscription(&member.metadata(&self.protocol));
+            read.is_ok_and(|found| found.topics.iter().any(|name| name.as_str() == topic))
+        };
+        self.members.values().any(reads)
     }
 
     /// Takes a member out; what is left rebalances.

@@ -186,13 +186,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 api,
                 version,
                 correlation: header.correlation_id,
-                client_id,
+                client_id: client_id.clone(),
                 topics,
                 fetch,
             };
             world.note(seen);
             self.shared.received.send_modify(|count| *count = count.wrapping_add(1));
-            Call { now, node: self.node, version, correlation: header.correlation_id, effects }
+            Call { now, node: self.node, version, correlation: header.correlation_id, client_id, effects }
         };
         self.carry_out(job, call).await
     }

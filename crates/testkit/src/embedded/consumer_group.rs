@@ -35,6 +35,7 @@ pub(super) enum State {
 
 #[derive(Clone, Debug)]
 pub(super) struct Member {
+    pub client_id: String,
     pub instance: Option<String>,
     pub rebalance_timeout: Duration,
     pub names: BTreeSet<String>,
@@ -54,7 +55,7 @@ pub(super) struct Member {
 
 impl Member {
     /// Whether the member wants this topic.
-    fn wants(&self, topic: &str) -> bool {
+    pub fn wants(&self, topic: &str) -> bool {
         self.names.contains(topic)
             || self.resolved && self.pattern.as_ref().is_some_and(|pattern| pattern.matches(topic))
     }
@@ -82,6 +83,10 @@ pub(super) struct Timing {
     /// 3.9 and 4.0 refuse epoch 0 of a member that has moved on, 4.3 takes it as a rejoin.
     pub rejoin_always: bool,
     pub max_size: usize,
+    /// What a group's own session timeout may be.
+    pub session_limits: (Duration, Duration),
+    /// What a group's own heartbeat interval may be.
+    pub heartbeat_limits: (Duration, Duration),
 }
 
 impl Default for Timing {
@@ -92,6 +97,8 @@ impl Default for Timing {
             assignment_interval: Duration::ZERO,
             rejoin_always: true,
             max_size: usize::MAX,
+            session_limits: (Duration::from_secs(45), Duration::from_secs(60)),
+            heartbeat_limits: (Duration::from_secs(5), Duration::from_secs(15)),
         }
     }
 }
@@ -143,6 +150,33 @@ impl ConsumerGroup {
         for member in self.members.values_mut() {
             member.session_until = now + timing.session;
         }
+    }
+
+    /// What the group is doing, in Kafka's words.
+    pub fn state(&self) -> &'static str {
+        if self.members.is_empty() {
+            return "Empty";
+        }
+        if self.epoch > self.target_epoch {
+            return "Assigning";
+        }
+        let settled = |member: &Member| member.state == State::Stable && member.epoch == self.target_epoch;
+        if self.members.values().all(settled) { "Stable" } else { "Reconciling" }
+    }
+
+    pub fn target_epoch(&self) -> i32 {
+        self.target_epoch
+    }
+
+    /// What a member is to have.
+    pub fn target_of(&self, id: &str) -> Places {
+        self.target.get(id).cloned().unwrap_or_default()
+    }
+
+    /// Takes a static member out by its instance id, as an administrator does: 0 or 25.
+    pub fn remove_instance(&mut self, instance: &str) -> i16 {
+        let id = self.by_instance(instance).map(str::to_owned);
+        if id.is_some_and(|id| self.remove(&id)) { 0 } else { 25 }
     }
 
     pub fn by_instance(&self, instance: &str) -> Option<&str> {

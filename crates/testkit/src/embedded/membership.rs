@@ -86,6 +86,18 @@ impl Embedded {
         world.groups.timing.heartbeat = heartbeat;
     }
 
+    /// The shortest and the longest session timeout a group may be given by its own configuration
+    /// (`group.consumer.min.session.timeout.ms` and `max`); 45 s and 60 s at the start.
+    pub fn set_group_session_limits(&self, least: Duration, most: Duration) {
+        self.shared.world().groups.timing.session_limits = (least, most);
+    }
+
+    /// The shortest and the longest heartbeat interval a group may be given by its own configuration
+    /// (`group.consumer.min.heartbeat.interval.ms` and `max`); 5 s and 15 s at the start.
+    pub fn set_group_heartbeat_limits(&self, least: Duration, most: Duration) {
+        self.shared.world().groups.timing.heartbeat_limits = (least, most);
+    }
+
     /// How long the target of a changed group may come after the one before
     /// (`group.consumer.assignment.interval.ms`); none at the start, one second in a real broker from 4.1 on.
     pub fn set_assignment_interval(&self, interval: Duration) {

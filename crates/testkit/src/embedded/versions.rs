@@ -22,7 +22,7 @@ pub enum Release {
     V4_3,
 }
 
-/// Served APIs with the codec's range and each release's highest version, 3.7 to 4.3.
+/// Served APIs with the codec's range and each release's highest version, 3.7 to 4.3; -1: not there.
 const TABLE: &[(ApiKey, i16, [i16; 4])] = &[
     (ApiKey::Produce, 3, [10, 11, 12, 13]),
     (ApiKey::Fetch, 4, [16, 17, 17, 18]),
@@ -47,6 +47,14 @@ const TABLE: &[(ApiKey, i16, [i16; 4])] = &[
     (ApiKey::LeaveGroup, 0, [5, 5, 5, 5]),
     (ApiKey::DescribeGroups, 0, [5, 5, 6, 6]),
     (ApiKey::ConsumerGroupHeartbeat, 0, [0, 0, 1, 1]),
+    (ApiKey::ListGroups, 0, [4, 5, 5, 5]),
+    (ApiKey::DescribeConfigs, 1, [4, 4, 4, 4]),
+    (ApiKey::CreatePartitions, 0, [3, 3, 3, 3]),
+    (ApiKey::DeleteGroups, 0, [2, 2, 2, 2]),
+    (ApiKey::IncrementalAlterConfigs, 0, [1, 1, 1, 1]),
+    (ApiKey::OffsetDelete, 0, [0, 0, 0, 0]),
+    (ApiKey::DescribeCluster, 0, [1, 1, 2, 2]),
+    (ApiKey::ConsumerGroupDescribe, 0, [-1, 0, 1, 1]),
 ];
 
 /// The version ranges and features one node advertises and obeys.
@@ -75,6 +83,7 @@ impl Versions {
         let mut ranges = TABLE
             .iter()
             .filter_map(|(key, min, max)| Some((*key as i16, (*min, *max.get(column)?))))
+            .filter(|(_, (_, max))| *max >= 0)
             .collect::<BTreeMap<_, _>>();
         if release == Release::V4_0 {
             // The one release that took the oldest versions of JoinGroup away; 4.3 has them again.

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::configs::Configs;
 use super::faults::Faults;
 use super::groups::Groups;
 use super::log::Log;
@@ -128,6 +129,7 @@ pub(super) struct World {
     ids_made: u64,
     pub rack_aware: bool,
     pub auto_create: bool,
+    pub configs: Configs,
     pub groups: Groups,
     pub transactions: Transactions,
     pub faults: Faults,
@@ -170,6 +172,7 @@ impl World {
             ids_made: 0,
             rack_aware: false,
             auto_create: false,
+            configs: Configs::default(),
             groups: Groups::default(),
             transactions: Transactions::default(),
             faults: Faults::default(),
@@ -225,14 +228,19 @@ impl World {
         self.ids.get(&id).cloned()
     }
 
+    /// An id that no topic has had.
+    pub fn make_id(&mut self) -> Uuid {
+        self.ids_made = self.ids_made.wrapping_add(1);
+        Uuid::from_u64_pair(0x0E0B_EDDE_D000_4000, 0x8000_0000_0000_0000 | self.ids_made)
+    }
+
     /// Makes a topic whose partition `i` lives on `replicas(i)`, the first of them its leader. `false` when the
     /// name is taken.
     pub fn create_topic(&mut self, name: &str, partitions: i32, replicas: impl Fn(i32) -> Vec<i32>) -> bool {
         if self.topics.contains_key(name) {
             return false;
         }
-        self.ids_made = self.ids_made.wrapping_add(1);
-        let id = Uuid::from_u64_pair(0x0E0B_EDDE_D000_4000, 0x8000_0000_0000_0000 | self.ids_made);
+        let id = self.make_id();
         let partitions = (0..partitions).map(|index| Partition::new(index, replicas(index))).collect();
         let topic = Topic { name: name.to_owned(), id, internal: name.starts_with("__"), partitions };
         self.ids.insert(id, name.to_owned());
@@ -276,6 +284,7 @@ impl World {
         let Some(topic) = self.topics.remove(name) else { return false };
         self.ids.remove(&topic.id);
         self.groups.forget_topic(name);
+        self.configs.forget_topic(name);
         self.touch();
         true
     }

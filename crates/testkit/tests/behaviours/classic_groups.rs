@@ -19,18 +19,18 @@ use tokio::time::Instant;
 
 use super::raw::{Raw, RawBroker, View, fresh, name, text};
 
-struct Member {
-    node: Raw,
+pub struct Member {
+    pub node: Raw,
     group: String,
-    id: String,
-    instance: Option<String>,
+    pub id: String,
+    pub instance: Option<String>,
     protocols: Vec<&'static str>,
-    metadata: &'static [u8],
+    pub metadata: &'static [u8],
     rebalance_ms: i32,
     generation: i32,
 }
 
-async fn member(view: &View, group: &str) -> Member {
+pub async fn member(view: &View, group: &str) -> Member {
     Member {
         node: view.coordinator(0, group).await,
         group: group.to_owned(),
@@ -60,7 +60,7 @@ impl Member {
     }
 
     /// Joins, taking the id it is told to take.
-    async fn join(&mut self) -> JoinGroupResponse {
+    pub async fn join(&mut self) -> JoinGroupResponse {
         loop {
             let request = self.request();
             let answer = self.node.call(9, &request).await;
@@ -88,7 +88,7 @@ impl Member {
             .with_assignments(assignments.collect())
     }
 
-    async fn sync(&mut self, assignments: &[(&str, &[u8])]) -> SyncGroupResponse {
+    pub async fn sync(&mut self, assignments: &[(&str, &[u8])]) -> SyncGroupResponse {
         let request = self.sync_request(assignments);
         self.node.call(5, &request).await
     }
@@ -102,7 +102,7 @@ impl Member {
         self.node.call(4, &request).await.error_code
     }
 
-    async fn beat(&mut self) -> i16 {
+    pub async fn beat(&mut self) -> i16 {
         let (id, generation) = (self.id.clone(), self.generation);
         self.beat_as(&id, generation, None).await
     }

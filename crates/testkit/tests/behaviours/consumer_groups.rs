@@ -17,18 +17,18 @@ use uuid::Uuid;
 
 use super::raw::{Raw, RawBroker, View, fresh, name, text};
 
-struct Group {
-    view: View,
-    node: Raw,
-    name: String,
-    topic: String,
-    id: Uuid,
+pub struct Group {
+    pub view: View,
+    pub node: Raw,
+    pub name: String,
+    pub topic: String,
+    pub id: Uuid,
 }
 
 type Owned<'a> = Option<&'a [i32]>;
 
 /// A group that does not exist yet and a topic of six partitions.
-async fn setup(cluster: &dyn RawBroker) -> Group {
+pub async fn setup(cluster: &dyn RawBroker) -> Group {
     let view = View::of(cluster).await;
     let topic = view.create_on(&[&[1], &[1], &[1], &[1], &[1], &[1]]).await;
     let name = fresh("group");
@@ -50,7 +50,7 @@ impl Group {
             .with_topic_partitions(None)
     }
 
-    fn join_request(&self, member: &str) -> ConsumerGroupHeartbeatRequest {
+    pub fn join_request(&self, member: &str) -> ConsumerGroupHeartbeatRequest {
         self.request(member, 0)
             .with_rebalance_timeout_ms(60_000)
             .with_subscribed_topic_names(Some(vec![name(&self.topic)]))
@@ -64,24 +64,29 @@ impl Group {
         Some(vec![TopicPartitions::default().with_topic_id(self.id).with_partitions(partitions.to_vec())])
     }
 
-    async fn send(&mut self, request: &ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse {
+    pub async fn send(&mut self, request: &ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse {
         self.node.call(1, request).await
     }
 
-    async fn join(&mut self, member: &str) -> ConsumerGroupHeartbeatResponse {
+    pub async fn join(&mut self, member: &str) -> ConsumerGroupHeartbeatResponse {
         let request = self.join_request(member);
         let answer = self.send(&request).await;
         assert_eq!(answer.error_code, 0, "{:?}", answer.error_message);
         answer
     }
 
-    async fn beat(&mut self, member: &str, epoch: i32, owned: Owned<'_>) -> ConsumerGroupHeartbeatResponse {
+    pub async fn beat(
+        &mut self,
+        member: &str,
+        epoch: i32,
+        owned: Owned<'_>,
+    ) -> ConsumerGroupHeartbeatResponse {
         let mut request = self.request(member, epoch);
         request.topic_partitions = owned.and_then(|owned| self.owned(owned));
         self.send(&request).await
     }
 
-    async fn leave(&mut self, member: &str) -> i16 {
+    pub async fn leave(&mut self, member: &str) -> i16 {
         self.beat(member, -1, None).await.error_code
     }
 

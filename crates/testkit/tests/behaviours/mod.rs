@@ -7,15 +7,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 pub mod classic_groups;
+pub mod config_admin;
 pub mod consumer_groups;
 pub mod coordinated;
 pub mod epochs;
+pub mod group_admin;
 pub mod listing;
 pub mod offsets;
 pub mod producers;
 pub mod ranges;
 pub mod raw;
 pub mod sessions;
+pub mod topic_admin;
 pub mod topic_ids;
 pub mod transactions;
 pub mod versions;
@@ -111,6 +114,25 @@ macro_rules! every_row {
             consumer_groups::after_an_acknowledgement_the_old_epoch_commits_only_what_is_kept,
             consumer_groups::a_pattern_is_resolved_after_the_first_answer,
             consumer_groups::a_topic_made_later_is_assigned_then,
+            topic_admin::each_new_topic_is_answered_with_its_own_code,
+            topic_admin::a_new_topic_is_answered_with_its_id_numbers_and_settings,
+            topic_admin::partitions_are_only_ever_added,
+            topic_admin::a_deleted_topic_is_unknown_and_comes_back_as_another,
+            topic_admin::a_topic_that_is_only_compacted_keeps_its_records,
+            topic_admin::a_cluster_names_its_brokers_and_its_id,
+            config_admin::a_topics_settings_name_where_they_come_from,
+            config_admin::lists_are_changed_by_entries,
+            config_admin::a_wrong_change_is_refused_and_changes_nothing,
+            config_admin::a_broker_answers_for_itself,
+            config_admin::a_groups_settings_have_the_brokers_limits,
+            config_admin::a_groups_heartbeat_interval_is_in_force_at_once,
+            group_admin::a_group_of_the_new_protocol_is_described_with_epochs_and_targets,
+            group_admin::a_classic_group_is_described_with_its_members_bytes,
+            group_admin::an_unknown_group_is_dead_up_to_v5_and_69_after,
+            group_admin::groups_are_listed_by_their_coordinator_with_state_and_type,
+            group_admin::only_a_group_without_members_can_be_deleted,
+            group_admin::offsets_of_a_topic_in_use_cannot_be_deleted,
+            group_admin::a_static_member_is_removed_by_its_instance,
             versions::a_version_too_high_is_35_in_a_v0_body_and_the_socket_lives,
             versions::an_empty_software_name_is_42,
             versions::another_request_in_an_unknown_version_closes_the_socket,

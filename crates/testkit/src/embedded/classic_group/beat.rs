@@ -1,8 +1,8 @@
 //! Heartbeat v0 to v4 and LeaveGroup v0 to v5.
 
+use kafka_protocol::messages::leave_group_request::MemberIdentity;
 use kafka_protocol::messages::leave_group_response::MemberResponse;
 use kafka_protocol::messages::{HeartbeatRequest, HeartbeatResponse, LeaveGroupRequest, LeaveGroupResponse};
-use kafka_protocol::protocol::StrBytes;
 
 use super::super::api::{Api, Call, Started};
 use super::super::groups::{self, Kind};
@@ -54,6 +54,22 @@ impl Api for LeaveGroupRequest {
             return Started::Done(self.refuse(call, code));
         }
         let name = self.group_id.as_str();
+        if let Some(Kind::Consumer(group)) = world.groups.groups.get_mut(name).map(|group| &mut group.kind)
+            && call.version >= 3
+        {
+            group.expire(call.now);
+            let mut response = LeaveGroupResponse::default();
+            for leaver in &self.members {
+                let code = match leaver.group_instance_id.as_deref() {
+                    Some(instance) => group.remove_instance(instance),
+                    None if group.remove(&leaver.member_id) => 0,
+                    None => 25,
+                };
+                response.members.push(answer(leaver).with_error_code(code));
+            }
+            world.touch();
+            return Started::Done(response);
+        }
         let mut none = ClassicGroup::default();
         let group = match world.groups.groups.get_mut(name).map(|group| &mut group.kind) {
             Some(Kind::Classic(group)) => group,
@@ -69,10 +85,7 @@ impl Api for LeaveGroupRequest {
             for leaver in &self.members {
                 let instance = leaver.group_instance_id.as_deref();
                 let code = leave(group, &leaver.member_id, instance, call);
-                let answer = MemberResponse::default()
-                    .with_member_id(StrBytes::from_string(leaver.member_id.to_string()))
-                    .with_group_instance_id(leaver.group_instance_id.clone());
-                response.members.push(answer.with_error_code(code));
+                response.members.push(answer(leaver).with_error_code(code));
             }
         }
         group.advance(call.now);
@@ -83,6 +96,12 @@ impl Api for LeaveGroupRequest {
     fn throttle(response: &mut LeaveGroupResponse) -> Option<&mut i32> {
         Some(&mut response.throttle_time_ms)
     }
+}
+
+fn answer(leaver: &MemberIdentity) -> MemberResponse {
+    MemberResponse::default()
+        .with_member_id(leaver.member_id.clone())
+        .with_group_instance_id(leaver.group_instance_id.clone())
 }
 
 fn leave(group: &mut ClassicGroup, member: &str, instance: Option<&str>, call: &Call) -> i16 {

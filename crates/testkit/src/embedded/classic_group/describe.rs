@@ -5,6 +5,7 @@ use kafka_protocol::messages::{DescribeGroupsRequest, DescribeGroupsResponse, Gr
 use kafka_protocol::protocol::StrBytes;
 
 use super::super::api::{Api, Call, Started};
+use super::super::describe::HOST;
 use super::super::groups::{self, Kind};
 use super::super::world::World;
 use super::{ClassicGroup, Member, State};
@@ -38,20 +39,24 @@ fn nobody(group: &GroupId) -> DescribedGroup {
 
 fn describe(world: &mut World, call: &Call, id: &GroupId) -> DescribedGroup {
     let found = world.groups.groups.get_mut(id.as_str()).map(|group| &mut group.kind);
-    let Some(Kind::Classic(group)) = found else {
-        // Before v6 a group that is not there was described as dead.
-        let dead = nobody(id).with_group_state(StrBytes::from_static_str("Dead"));
-        return if call.version < 6 { dead } else { dead.with_error_code(69) };
+    let group = match found {
+        Some(Kind::Classic(group)) => group,
+        // It only stores offsets.
+        Some(Kind::Simple) => return nobody(id).with_group_state(StrBytes::from_static_str("Empty")),
+        Some(Kind::Consumer(_)) | None => {
+            // Before v6 a group that is not there was described as dead.
+            let dead = nobody(id).with_group_state(StrBytes::from_static_str("Dead"));
+            if call.version < 6 {
+                return dead;
+            }
+            let text = format!("Group {} not found.", id.as_str());
+            return dead.with_error_code(69).with_error_message(Some(StrBytes::from_string(text)));
+        }
     };
     group.advance(call.now);
     let members = group.members.iter().map(|(id, member)| described(group, id, member, call));
     nobody(id)
-        .with_group_state(StrBytes::from_static_str(match group.state {
-            State::Empty => "Empty",
-            State::Preparing => "PreparingRebalance",
-            State::Completing => "CompletingRebalance",
-            State::Stable => "Stable",
-        }))
+        .with_group_state(StrBytes::from_static_str(group.state.name()))
         .with_protocol_type(StrBytes::from_string(group.protocol_type.clone()))
         .with_protocol_data(StrBytes::from_string(match group.state {
             State::Stable => group.protocol.clone(),
@@ -66,12 +71,11 @@ fn described(group: &ClassicGroup, id: &str, member: &Member, call: &Call) -> De
     let mut answer = DescribedGroupMember::default()
         .with_member_id(StrBytes::from_string(id.to_owned()))
         .with_group_instance_id(instance.map(StrBytes::from_string))
-        .with_client_host(StrBytes::from_static_str("/127.0.0.1"))
+        .with_client_id(StrBytes::from_string(member.client_id.clone()))
+        .with_client_host(StrBytes::from_static_str(HOST))
         .with_member_assignment(member.assignment.clone());
-    if group.state == State::Stable
-        && let Some((_, metadata)) = member.protocols.iter().find(|(name, _)| *name == group.protocol)
-    {
-        answer.member_metadata = metadata.clone();
+    if group.state == State::Stable {
+        answer.member_metadata = member.metadata(&group.protocol);
     }
     answer
 }

@@ -205,6 +205,7 @@ fn add(
     }
     let order = group.ticket();
     let mut member = Member {
+        client_id: call.client_id.clone(),
         instance: request.group_instance_id.as_ref().map(ToString::to_string).filter(|_| call.version >= 5),
         order,
         session: Duration::ZERO,

@@ -114,7 +114,7 @@ fn beat(
             (name.clone(), (topic.id, i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX)))
         })
         .collect();
-    let timing = world.groups.timing.clone();
+    let timing = world.configs.timing(&name, &world.groups.timing);
     let joins = request.member_epoch == 0;
     let group = world.groups.consumer_group(&name, joins, call.now)?;
     group.expire(call.now);
@@ -132,7 +132,7 @@ fn beat(
         owned.iter().flat_map(|topic| topic.partitions.iter().map(|index| (topic.topic_id, *index))).collect()
     });
     if joins {
-        join(request, group, &id, call.now, &timing)?;
+        join(request, group, &id, call, &timing)?;
     } else {
         verify(request, group, &id, owned.as_ref())?;
         if let Some(member) = group.members.get_mut(&id)
@@ -237,7 +237,7 @@ fn join(
     request: &ConsumerGroupHeartbeatRequest,
     group: &mut ConsumerGroup,
     id: &str,
-    now: Instant,
+    call: &Call,
     timing: &Timing,
 ) -> Result<(), Refused> {
     let timeout = Duration::from_millis(u64::try_from(request.rebalance_timeout_ms).unwrap_or(0));
@@ -282,6 +282,7 @@ fn join(
         return Err((81, text));
     }
     let member = Member {
+        client_id: call.client_id.clone(),
         instance: request.instance_id.as_ref().map(ToString::to_string),
         rebalance_timeout: timeout,
         names: Default::default(),
@@ -293,7 +294,7 @@ fn join(
         assigned: Places::new(),
         revoking: Places::new(),
         since: BTreeMap::new(),
-        session_until: now + timing.session,
+        session_until: call.now + timing.session,
         revoke_until: None,
     };
     group.members.insert(id.to_owned(), member);
