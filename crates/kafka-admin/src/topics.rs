@@ -269,7 +269,8 @@ impl Admin {
                     .with_timeout_ms(batch.timeout_ms())
                     .with_validate_only(validate);
                 let (_, answer) = call.send(batch.to, batch.deadline, CREATE_FROM, request).await?;
-                let answers = answer.topics.into_iter().map(|topic| (topic.name.to_string(), created(topic)));
+                let answers =
+                    answer.topics.into_iter().map(|topic| (topic.name.to_string(), created(topic, validate)));
                 Ok(matched(&batch.items, topics, NewTopic::name, answers))
             }
         });
@@ -467,7 +468,7 @@ fn matched<K, T>(
     answers.filter_map(|(name, answer)| Some((*places.get(name.as_str())?, answer))).collect()
 }
 
-fn created(topic: CreatableTopicResult) -> Answer<CreatedTopic> {
+fn created(topic: CreatableTopicResult, validate: bool) -> Answer<CreatedTopic> {
     check(topic.error_code, topic.error_message)?;
     let configs = topic.configs.filter(|_| topic.topic_config_error_code == 0).map(|configs| {
         let entry =
@@ -484,7 +485,8 @@ fn created(topic: CreatableTopicResult) -> Answer<CreatedTopic> {
         configs.into_iter().map(entry).collect()
     });
     Ok(CreatedTopic {
-        id: (!topic.topic_id.is_nil()).then_some(topic.topic_id),
+        // Where nothing is made the id is made up.
+        id: (!validate && !topic.topic_id.is_nil()).then_some(topic.topic_id),
         partitions: (topic.num_partitions >= 0).then_some(topic.num_partitions),
         replication_factor: (topic.replication_factor >= 0).then_some(topic.replication_factor),
         configs,
