@@ -6,7 +6,8 @@ mod group_support;
 
 use group_support::{Kind, three_members};
 use kafka_consume::{
-    Assignor, Cluster, ConsumerConfig, ErrorKind, GroupConsumer, GroupProtocol, NegotiatedConsumer,
+    Assignor, ClassicConsumer, Cluster, ConsumerConfig, ErrorKind, GroupConsumer, GroupProtocol,
+    NegotiatedConsumer,
 };
 use testkit::{Kafka, kafka};
 
@@ -45,13 +46,48 @@ async fn negotiated(kafka: &Kafka) -> GroupProtocol {
     protocol
 }
 
+/// A group that classic members live in, on a broker that will not move it: whoever comes speaks classic too.
+async fn falls_back_into_a_classic_group(kafka: &Kafka) {
+    let cluster = Cluster::connect(&kafka.bootstrap()).await.unwrap();
+    let config = || ConsumerConfig::new().max_wait_ms(50).with_heartbeat_interval_ms(500);
+    let mut classic =
+        ClassicConsumer::subscribe(cluster.clone(), config(), "settled", ["negotiated"]).await.unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while classic.assignment().len() < 2 {
+        assert!(std::time::Instant::now() < deadline, "no assignment: {classic:?}");
+        classic.poll().await.unwrap();
+    }
+    let mut member =
+        NegotiatedConsumer::subscribe(cluster.clone(), config(), "settled", ["negotiated"]).await.unwrap();
+    assert_eq!(member.protocol(), GroupProtocol::Consumer, "the coordinator serves it");
+    while member.assignment().len() != 1 || classic.assignment().len() != 1 {
+        assert!(std::time::Instant::now() < deadline, "{member:?} {classic:?}");
+        let (one, other) = tokio::join!(member.poll(), classic.poll());
+        one.unwrap();
+        other.unwrap();
+    }
+    assert_eq!(member.protocol(), GroupProtocol::Classic);
+    let mut pinned = GroupConsumer::subscribe(cluster, config(), "settled", ["negotiated"]).await.unwrap();
+    let refused = loop {
+        assert!(std::time::Instant::now() < deadline);
+        if let Err(error) = pinned.poll().await {
+            break error;
+        }
+    };
+    assert!(refused.to_string().contains("settled"), "{refused}");
+    member.leave().await.unwrap();
+    classic.leave().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_protocol_follows_what_the_coordinator_serves() {
     if !kafka::enabled() {
         return;
     }
-    let kafka = Kafka::builder().start().await.unwrap();
+    let kafka =
+        Kafka::builder().property("group.consumer.migration.policy", "disabled").start().await.unwrap();
     assert_eq!(negotiated(&kafka).await, GroupProtocol::Consumer);
+    falls_back_into_a_classic_group(&kafka).await;
     drop(kafka);
 
     // Advertised all the same: only the refusal of the first heartbeat tells.

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use kafka_consume::{
-    Assignor, ClassicConsumer, Cluster, ConsumerConfig, GroupConsumer, NegotiatedConsumer, RebalanceListener,
-    Records, Result, RevokedPartition,
+    Assignor, ClassicConsumer, Cluster, ConsumerConfig, ErrorKind, GroupConsumer, GroupProtocol,
+    NegotiatedConsumer, RebalanceListener, Records, Result, RevokedPartition,
 };
 use testkit::Kafka;
 use testkit::produce::Writer;
@@ -29,6 +29,8 @@ pub struct Seen {
     pub records: BTreeMap<(String, i32), BTreeMap<i64, u32>>,
     /// Per member: calls of `on_assign`, `on_revoke`, `on_lost`.
     pub calls: BTreeMap<usize, (u32, u32, u32)>,
+    /// What each member speaks.
+    pub protocols: BTreeMap<usize, GroupProtocol>,
     /// What each member gave up, in order.
     pub revoked: BTreeMap<usize, Vec<RevokedPartition>>,
 }
@@ -192,6 +194,14 @@ impl AnyMember {
         }
     }
 
+    pub fn protocol(&self) -> GroupProtocol {
+        match self {
+            AnyMember::Consumer(_) => GroupProtocol::Consumer,
+            AnyMember::Classic(_) => GroupProtocol::Classic,
+            AnyMember::Negotiated(member) => member.protocol(),
+        }
+    }
+
     pub fn assignment(&self) -> Vec<(String, i32)> {
         match self {
             AnyMember::Consumer(member) => member.assignment(),
@@ -210,15 +220,39 @@ pub fn start(
     topics: &[String],
     seen: Arc<Mutex<Seen>>,
 ) -> Member {
+    start_as(number, kind, None, cluster, group, topics, seen)
+}
+
+/// As [`start`], as a static member if it has an instance id; it waits for the id where it is still claimed.
+pub fn start_as(
+    number: usize,
+    kind: Kind,
+    instance: Option<String>,
+    cluster: Cluster,
+    group: &str,
+    topics: &[String],
+    seen: Arc<Mutex<Seen>>,
+) -> Member {
     let (stop, mut stopped) = watch::channel(false);
     let (group, topics) = (group.to_owned(), topics.to_vec());
     let task = tokio::spawn(async move {
         let config = ConsumerConfig::new().max_wait_ms(50).with_session_timeout_ms(10_000);
-        let member = AnyMember::subscribe(kind, cluster, config, &group, &topics).await?;
+        let mut member = AnyMember::subscribe(kind, cluster, config, &group, &topics).await?;
+        if let Some(instance) = instance {
+            member = member.instance_id(&instance);
+        }
         let mut member = member.on_rebalance(Watching { member: number, seen: Arc::clone(&seen) });
         while !*stopped.borrow_and_update() {
-            let records = member.poll().await?;
-            seen.lock().unwrap().take(&records);
+            let records = match member.poll().await {
+                Err(error) if error.kind() == ErrorKind::UnreleasedInstanceId => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+                records => records?,
+            };
+            let mut seen = seen.lock().unwrap();
+            seen.take(&records);
+            seen.protocols.insert(number, member.protocol());
         }
         member.leave().await
     });
@@ -273,6 +307,13 @@ impl Topics {
             self.writer.numbers(topic, *partition, range).await.unwrap();
         }
         self.each += count;
+    }
+
+    /// Records to partitions that were made later.
+    pub async fn write_to(&mut self, later: &Owned, count: u64) {
+        for (topic, partition) in later {
+            self.writer.numbers(topic, *partition, 0..count).await.unwrap();
+        }
     }
 
     pub fn total(&self) -> usize {
