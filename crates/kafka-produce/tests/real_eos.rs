@@ -152,6 +152,7 @@ async fn copy_all(kafka: &Kafka, kinds: &[Kind], replicas: i16, each: i64, middl
     let java = Java::new(kafka).await.unwrap();
     let topics: Vec<&str> = all.iter().map(|copying| copying.plan.names.output.as_str()).collect();
     let records = java.read(&topics, true).await.unwrap();
+    let mut fences = 0;
     for copying in &all {
         let Plan { kind, names, committed, fenced, .. } = &copying.plan;
         let mut seen = BTreeMap::new();
@@ -167,6 +168,7 @@ async fn copy_all(kafka: &Kafka, kinds: &[Kind], replicas: i16, each: i64, middl
         }
         assert!(offsets.values().all(|at| *at == each));
     }
+    assert!(fences > 0, "somebody lived on after another had taken its id");
     // The console consumer agrees about the number: one more would let it run into its time limit.
     let count = usize::try_from(each * i64::from(INPUTS)).unwrap();
     let first = &all[0].plan.names.output;

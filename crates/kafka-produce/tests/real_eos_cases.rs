@@ -28,7 +28,14 @@ async fn every_case(version: &str, recovers: bool) {
     cases::e10_a_transaction_that_takes_too_long(&bench, &cluster, recovers).await;
     cases::e11_many_markers_at_one_leader(&bench, &cluster).await;
     let node = kafka.nodes().unwrap()[0];
-    let freeze = || kafka.freeze_node(node).unwrap();
+    let freeze = || {
+        kafka.freeze_node(node).unwrap();
+        // The signal needs a moment to reach every thread.
+        let stat = format!("/proc/{}/stat", kafka.pid(node).unwrap());
+        while !std::fs::read_to_string(&stat).unwrap().contains(") T ") {
+            std::thread::yield_now();
+        }
+    };
     cases::e12_a_batch_that_runs_out_of_time(&bench, &cluster, freeze, || kafka.thaw_node(node).unwrap())
         .await;
     cases::a_dropped_commit_is_finished_by_the_next_begin(&bench, &cluster).await;
