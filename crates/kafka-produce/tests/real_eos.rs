@@ -162,6 +162,7 @@ async fn copy_all(kafka: &Kafka, kinds: &[Kind], replicas: i16, each: i64, middl
         println!(
             "{kind:?}: {committed:?} transactions, {fenced:?} fatal errors, {copied} in all before the end"
         );
+        fences += fenced.load(Ordering::Relaxed);
         let offsets = copying.committed().await;
         if let Err(wrong) = oracle::judge(&seen, &offsets) {
             panic!("{kind:?}: {wrong}");
