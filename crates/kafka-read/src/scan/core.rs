@@ -18,7 +18,7 @@ use kafka_meta::{Error, ErrorKind, TopicName};
 use uuid::Uuid;
 
 use super::bounds::Bounds;
-use super::partition::{Item, Partition, Pending, Phase, Retry, Stage, What};
+use super::partition::{ABSENT_FOR, Item, Partition, Pending, Phase, Retry, Stage, What};
 use super::plan::FetchOrder;
 use super::spec::Order;
 use super::work::{Part, Piece, Pos, Settings, Worked, is_heavy};
@@ -34,6 +34,8 @@ const WORKERS: usize = 2;
 pub(super) enum Output {
     /// Find out which partitions the topic has.
     List,
+    /// Ask about the topic once more.
+    Confirm,
     /// Look the bounds of these partitions up.
     Resolve(Vec<i32>),
     /// Look the ends of this partition's log up.
@@ -196,6 +198,9 @@ impl Core {
             return (!std::mem::replace(&mut self.listing, true)).then_some(Output::List);
         }
         self.check_troubles(now);
+        if self.poll_confirm(now) {
+            return Some(Output::Confirm);
+        }
         if let Some(partitions) = self.poll_resolve(now) {
             return Some(Output::Resolve(partitions));
         }
@@ -404,7 +409,7 @@ impl Core {
         let partitions = self.partitions.values().filter(|one| one.stage != Stage::Done);
         let of_partition = partitions.flat_map(|one| {
             let trouble = one.trouble.as_ref().map(|trouble| trouble.since + timeout);
-            let absent = one.absent.map(|since| since + super::settle::ABSENT_FOR);
+            let absent = one.absent.map(|absent| absent.since + ABSENT_FOR);
             let preferred = one.preferred.map(|(_, until)| until);
             [trouble, absent, preferred, one.retry.at]
         });

@@ -13,7 +13,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::task::AtomicWaker;
-use kafka_meta::client::{Lane, Owner, To};
+use kafka_meta::client::{Lane, Owner, Snapshot, To};
 use kafka_meta::wire::fetch as wire;
 use kafka_meta::wire::protocol::messages::FetchRequest;
 use kafka_meta::{Cluster, Error, ErrorKind, Result};
@@ -64,6 +64,7 @@ impl Shared {
 /// Something that was waited for.
 enum Done {
     Listed(Result<Vec<i32>>),
+    Confirmed(Result<Arc<Snapshot>>),
     Resolved(Vec<i32>, Result<BTreeMap<i32, Bounds>>),
     Looked {
         partition: i32,
@@ -162,6 +163,10 @@ impl Driver {
     fn carry_out(&self, output: Output) -> BoxFuture<'_, Done> {
         match output {
             Output::List => Box::pin(async { Done::Listed(self.list().await) }),
+            Output::Confirm => Box::pin(async {
+                let deadline = Instant::now() + self.order.timeout;
+                Done::Confirmed(self.cluster.refreshed(&[self.order.topic], deadline).await)
+            }),
             Output::Resolve(partitions) => Box::pin(async {
                 let result = self.bounds(&partitions, times(&self.order)).await;
                 Done::Resolved(partitions, result)
@@ -190,6 +195,7 @@ impl Driver {
                     core.handle_listed(result, &snapshot, now);
                 }
             }
+            Done::Confirmed(result) => core.handle_confirmed(now, result.ok().as_deref()),
             Done::Resolved(partitions, result) => core.handle_resolved(now, &partitions, result),
             Done::Looked { partition, ticket, result } => {
                 core.handle_looked(now, random, partition, ticket, result);

@@ -31,6 +31,9 @@ use super::{Loss, ScanEvent};
 /// until that one's session ends.
 const SHUN_FOR: Duration = Duration::from_secs(10);
 
+/// A topic made a moment ago is unknown to some brokers for tens of milliseconds, on loaded ones for longer.
+pub(super) const ABSENT_FOR: Duration = Duration::from_secs(2);
+
 /// A leader as metadata names it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Leader {
@@ -79,6 +82,14 @@ pub(super) enum Reason {
     Error(Error),
     /// Its leader answers that there is nothing, though the end is not reached.
     Nothing,
+}
+
+/// Metadata has no such partition. One broker may not know a new topic yet, so it is asked again, later.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Absent {
+    pub since: Instant,
+    /// The second question is under way.
+    pub asked: bool,
 }
 
 /// When to try again. The jitter comes from the caller.
@@ -173,8 +184,7 @@ pub(super) struct Partition {
     pub bytes: u64,
     /// Position and end as last told.
     told: Option<(i64, i64)>,
-    /// First time that metadata had no such partition.
-    pub absent: Option<Instant>,
+    pub absent: Option<Absent>,
 }
 
 impl Partition {

@@ -70,6 +70,13 @@ impl Core {
         (self.order.buffer_bytes / self.nodes.len().max(1)).max(1)
     }
 
+    /// The partitions of a broker whose share is used up wait for the caller, which is no trouble of theirs.
+    fn excuse(&mut self, now: Instant, id: i32) {
+        for partition in self.partitions.values_mut().filter(|one| one.source(now) == Some(id)) {
+            partition.trouble = None;
+        }
+    }
+
     fn order(&mut self, now: Instant, id: i32) -> Option<FetchOrder> {
         let share = self.share();
         let topic_id = self.topic_id;
@@ -84,6 +91,7 @@ impl Core {
         let bytes = if node.used == 0 { most } else { most.min(free) };
         if bytes < each {
             self.starved = true;
+            self.excuse(now, id);
             return None;
         }
         let mut shunning = false;
@@ -95,6 +103,7 @@ impl Core {
             }
             if partition.queued >= full {
                 self.starved = true;
+                partition.trouble = None;
                 continue;
             }
             shunning |= partition.shun.is_some_and(|until| until > now);

@@ -1,7 +1,7 @@
 //! Bounds, ends, losses and troubles: what decides where a partition begins and when it is over. Pure.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use kafka_meta::client::{Snapshot, Topic};
 use kafka_meta::{Error, ErrorCode, ErrorKind, TopicName};
@@ -12,11 +12,8 @@ use super::Loss;
 use super::bounds::Bounds;
 use super::core::Core;
 use super::last::{Counted, Search};
-use super::partition::{Leader, Partition, Pending, Phase, Reason, Stage, Trouble, What};
+use super::partition::{ABSENT_FOR, Absent, Leader, Partition, Pending, Phase, Reason, Stage, Trouble, What};
 use super::work::{Part, Pos};
-
-/// A topic made a moment ago is unknown to some brokers for tens of milliseconds, on loaded ones for longer.
-pub(super) const ABSENT_FOR: Duration = Duration::from_secs(2);
 
 impl Core {
     /// Partitions to be looked up together: those of one leader, so that none waits for another's.
@@ -219,7 +216,8 @@ impl Core {
         for (index, trouble) in late {
             let Some(partition) = self.partitions.get_mut(&index) else { continue };
             partition.trouble = None;
-            if !partition.is_reading() {
+            // What waits for a slow caller is not out of reach.
+            if !partition.is_reading() || !partition.is_settled() {
                 continue;
             }
             match trouble.reason {
@@ -238,16 +236,39 @@ impl Core {
                 }
             }
         }
-        let gone: Vec<i32> = self
-            .partitions
-            .values()
-            .filter(|one| {
-                one.stage != Stage::Done && one.absent.is_some_and(|since| now >= since + ABSENT_FOR)
-            })
-            .map(|one| one.index)
-            .collect();
+    }
+
+    /// Whether metadata has to be asked a second time about partitions that it denied a while ago.
+    pub(super) fn poll_confirm(&mut self, now: Instant) -> bool {
+        let mut due = false;
+        for partition in self.partitions.values_mut().filter(|one| one.stage != Stage::Done) {
+            if let Some(absent) = &mut partition.absent
+                && !absent.asked
+                && now >= absent.since + ABSENT_FOR
+            {
+                absent.asked = true;
+                due = true;
+            }
+        }
+        due
+    }
+
+    /// The second answer about partitions that metadata denied; without one they are asked about once more.
+    pub(super) fn handle_confirmed(&mut self, now: Instant, snapshot: Option<&Snapshot>) {
+        if let Some(snapshot) = snapshot {
+            self.handle_snapshot(now, snapshot);
+        }
+        let operation = self.order.operation();
+        let mut gone = Vec::new();
+        for partition in self.partitions.values_mut() {
+            match &mut partition.absent {
+                Some(absent) if absent.asked && snapshot.is_some() => gone.push(partition.index),
+                Some(absent) if absent.asked => *absent = Absent { since: now, asked: false },
+                _ => {}
+            }
+        }
         for index in gone {
-            let error = Error::new(ErrorKind::UnknownTopic, operation).with_partition(topic, index);
+            let error = Error::new(ErrorKind::UnknownTopic, operation).with_partition(self.topic, index);
             self.fail(index, error);
         }
     }
@@ -298,7 +319,7 @@ impl Core {
                 partition.leader = None;
                 partition.preferred = None;
                 if known {
-                    partition.absent.get_or_insert(now);
+                    partition.absent.get_or_insert(Absent { since: now, asked: false });
                     self.effects.refresh = true;
                 }
                 continue;

@@ -14,6 +14,8 @@ use crate::batch::Limits;
 
 /// Bytes a scan or tail may hold that the caller has not taken yet: fetched, in flight, inflated.
 const BUFFER_BYTES: usize = 32 << 20;
+/// A longer one is none, and must not overflow the clock.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// As Java's `default.api.timeout.ms`.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -143,7 +145,7 @@ impl ScanSpec {
             check_crcs: self.check_crcs,
             limits: Limits { max_batch_bytes: self.max_batch_bytes },
             buffer_bytes: self.buffer_bytes,
-            timeout: self.timeout,
+            timeout: self.timeout.min(LONGEST),
         }
     }
 }
