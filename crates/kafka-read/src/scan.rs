@@ -65,3 +65,6 @@ pub(crate) use stream::EventStream;
 pub fn scan(cluster: Cluster, spec: ScanSpec) -> impl Stream<Item = Result<ScanEvent>> + Send + Unpin {
     EventStream::new(cluster, spec.into_order())
 }
+
+#[cfg(test)]
+mod tests;

@@ -85,7 +85,8 @@ impl Core {
             return None;
         }
         let most = MAX_BYTES.min(share);
-        let each = PARTITION_BYTES.min(most);
+        // A quarter, so that a small share has room for a fetch beside what waits to be taken.
+        let each = PARTITION_BYTES.min(most / 4).max(1);
         let free = share.saturating_sub(node.used);
         // An answer over the share comes alone, or nothing would ever come.
         let bytes = if node.used == 0 { most } else { most.min(free) };
