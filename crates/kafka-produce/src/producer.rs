@@ -45,8 +45,16 @@ impl Producer {
     }
 
     /// A producer whose records are committed in transactions, under an id that is its alone: whoever had it
-    /// before is fenced, and its open transaction aborted. Dropping the future abandons the producer; the
-    /// fencing may have happened.
+    /// before is fenced, and the transaction it left open is aborted. The id has to be the same after a restart,
+    /// and another for each worker that runs at the same time. The loop that needs it is
+    /// in `docs/exactly-once.md`.
+    ///
+    /// Bounded by `max_block_ms`. Dropping the future abandons the producer; the fencing may have happened.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidRequest` for an empty id or contradictory settings, or when `transaction_timeout_ms` is above what
+    /// the broker allows; `Authorization`; `Timeout`.
     pub async fn transactional(
         cluster: Cluster,
         config: ProducerConfig,
@@ -106,22 +114,66 @@ impl Producer {
         settled(shared.with(|engine| engine.handle_flush())).await
     }
 
-    /// Begins a transaction. Purely local: the coordinator hears of it with the first record.
+    /// Begins a transaction. Purely local: the coordinator hears of it with the first record. A commit or an abort
+    /// whose future was dropped is finished first. Records sent from now on belong to the transaction; outside of
+    /// one a transactional producer refuses them.
+    ///
+    /// Bounded by `max_block_ms`. Dropping the future before it is ready begins nothing.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidRequest` inside a transaction, and for a producer without transactions; `Timeout` while the last
+    /// transaction has not ended; `Closed`. One with [`Error::needs_abort`] says that the last transaction has to be
+    /// aborted, one with [`Error::is_fatal`] that this producer can do nothing more.
     pub async fn begin_transaction(&self) -> Result<()> {
         self.of("begin transaction")?.begin().await
     }
 
-    /// Makes a group's offsets part of the transaction, so that they are stored if and only if it commits.
+    /// Makes a group's offsets part of the transaction, so that they are stored if and only if it commits. Take
+    /// them with `positions()` and `group_metadata()` from the consumer, in this order, after its records were
+    /// handed to [`send`](Self::send) and before its next poll. Empty positions do nothing.
+    ///
+    /// The member's identity travels along: a member whose partitions have been given away cannot commit them.
+    ///
+    /// Bounded by `max_block_ms`. When the future is dropped, or runs out of time, the offsets stay on their way:
+    /// the commit waits for them. To call it again does no harm; the later offset of a partition is stored.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidRequest` outside a transaction, for a negative offset or an empty group id: nothing has changed.
+    /// `Timeout`: undecided, see above. Everything else has [`Error::needs_abort`] or [`Error::is_fatal`]: `Fenced`
+    /// for a member whose generation has passed or a producer that was replaced, `Authorization`, `UnknownTopic`.
     pub async fn send_offsets_to_transaction(&self, offsets: Positions, group: &GroupMetadata) -> Result<()> {
         self.of("send offsets to transaction")?.send_offsets(offsets, group).await
     }
 
-    /// Commits the transaction: waits for its records, then for the coordinator.
+    /// Commits the transaction: waits for its records and offsets, then for the coordinator. Records that others
+    /// try to send meanwhile are refused. When one record or offset has failed nothing is committed.
+    ///
+    /// Bounded by `max_block_ms`. Dropping the future does not stop the commit. Called again, it goes on with the
+    /// same commit and tells its outcome; [`begin_transaction`](Self::begin_transaction) finishes it first.
+    ///
+    /// # Errors
+    ///
+    /// `Timeout`: undecided; call it again. With [`Error::needs_abort`]: nothing is committed, the transaction has
+    /// to be aborted. With [`Error::is_fatal`]: this producer was fenced, or nobody can tell how the transaction
+    /// ended. `InvalidRequest` without a transaction.
     pub async fn commit_transaction(&self) -> Result<()> {
         self.of("commit transaction")?.commit().await
     }
 
-    /// Aborts the transaction: nothing of it is ever seen by readers of committed records.
+    /// Aborts the transaction: nothing of it is ever seen by readers of committed records. What was not sent is
+    /// dropped, what was is waited for. To abort again does no harm.
+    ///
+    /// A commit that the coordinator has been asked for cannot be taken back: its outcome is waited for, and if it
+    /// is committed this is an error that says so.
+    ///
+    /// Bounded by `max_block_ms`. Dropping the future does not stop the abort; called again, it goes on.
+    ///
+    /// # Errors
+    ///
+    /// `Timeout`: undecided; call it again. `InvalidRequest` without a transaction, or when it turned out to be
+    /// committed. With [`Error::is_fatal`]: this producer was fenced.
     pub async fn abort_transaction(&self) -> Result<()> {
         self.of("abort transaction")?.abort().await
     }
