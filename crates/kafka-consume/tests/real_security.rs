@@ -7,20 +7,13 @@ mod support;
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use kafka_consume::{
     ClassicConsumer, Cluster, ClusterConfig, Consumer, ConsumerConfig, ErrorKind, GroupConsumer, Position,
     Sasl, TlsConfig,
 };
-use kafka_protocol::messages::alter_user_scram_credentials_request::{
-    ScramCredentialDeletion, ScramCredentialUpsertion,
-};
-use kafka_protocol::messages::create_acls_request::AclCreation;
-use kafka_protocol::messages::{AlterUserScramCredentialsRequest, CreateAclsRequest};
-use kafka_protocol::protocol::StrBytes;
 use support::{LIMIT, Oracle, one, poll_error, read_some, read_to};
 use testkit::Kafka;
-use testkit::kafka::{self, Certificates};
+use testkit::kafka::{self, Certificates, Operation, Resource};
 use testkit::produce::Writer;
 use tokio::time::{Instant, timeout};
 
@@ -94,32 +87,6 @@ async fn reading_goes_on_over_sessions_of_seconds_and_members_stay_in_their_grou
     classic.leave().await.unwrap();
 }
 
-/// PBKDF2 of "carol-secret".
-const SALT: &[u8] = b"salt-of-the-test";
-const SALTED: [u8; 64] = [
-    203, 4, 122, 224, 140, 230, 161, 246, 147, 117, 211, 183, 168, 239, 180, 205, 104, 76, 54, 63, 124, 130,
-    5, 100, 223, 47, 92, 116, 143, 251, 77, 193, 105, 101, 21, 83, 172, 179, 181, 122, 122, 5, 52, 140, 73,
-    157, 130, 218, 25, 66, 118, 251, 162, 4, 62, 186, 214, 191, 193, 98, 129, 65, 55, 126,
-];
-
-async fn carol(kafka: &Kafka, exists: bool) {
-    let name = StrBytes::from_static_str("carol");
-    let request = if exists {
-        let credential = ScramCredentialUpsertion::default()
-            .with_name(name)
-            .with_mechanism(2)
-            .with_iterations(4_096)
-            .with_salt(Bytes::from_static(SALT))
-            .with_salted_password(Bytes::from_static(&SALTED));
-        AlterUserScramCredentialsRequest::default().with_upsertions(vec![credential])
-    } else {
-        let credential = ScramCredentialDeletion::default().with_name(name).with_mechanism(2);
-        AlterUserScramCredentialsRequest::default().with_deletions(vec![credential])
-    };
-    let answer = kafka.client(1).await.unwrap().call_at(0, &request).await.unwrap();
-    assert_eq!(answer.results[0].error_code, 0);
-}
-
 async fn carol_in(kafka: &Kafka) -> Cluster {
     let config = secured(kafka, Sasl::scram_sha_512("carol", "carol-secret"));
     let connecting = timeout(LIMIT, async {
@@ -146,7 +113,7 @@ async fn a_user_that_vanishes_is_an_authentication_error_and_the_same_consumer_r
         .await
         .unwrap();
     kafka.create_topic("t", 1, 1, &[]).await.unwrap();
-    carol(&kafka, true).await;
+    kafka.carol(true).await.unwrap();
     let cluster = carol_in(&kafka).await;
     let mut writer = Writer::new(&kafka.bootstrap());
     writer.numbers("t", 0, 0..10).await.unwrap();
@@ -154,7 +121,7 @@ async fn a_user_that_vanishes_is_an_authentication_error_and_the_same_consumer_r
     consumer.assign(one("t", 0), Position::Earliest).await.unwrap();
     assert_eq!(read_some(&mut consumer, 10).await.len(), 10);
 
-    carol(&kafka, false).await;
+    kafka.carol(false).await.unwrap();
     let error = poll_error(&mut consumer).await;
     assert_eq!(error.kind(), ErrorKind::Authentication, "{error}");
     let start = Instant::now();
@@ -162,7 +129,7 @@ async fn a_user_that_vanishes_is_an_authentication_error_and_the_same_consumer_r
     assert_eq!(error.kind(), ErrorKind::Authentication, "{error}");
     assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
 
-    carol(&kafka, true).await;
+    kafka.carol(true).await.unwrap();
     writer.numbers("t", 0, 10..20).await.unwrap();
     let mut all = Vec::new();
     let read = timeout(LIMIT, async {
@@ -176,24 +143,6 @@ async fn a_user_that_vanishes_is_an_authentication_error_and_the_same_consumer_r
     read.await.expect("reads on");
     let offsets: Vec<i64> = all.iter().map(|record| record.offset).collect();
     assert_eq!(offsets, (10..20).collect::<Vec<_>>());
-}
-
-const TOPIC: i8 = 2;
-const GROUP: i8 = 3;
-const READ: i8 = 3;
-
-async fn allow_bob(kafka: &Kafka, kind: i8, name: &'static str) {
-    let acl = AclCreation::default()
-        .with_resource_type(kind)
-        .with_resource_name(StrBytes::from_static_str(name))
-        .with_resource_pattern_type(3)
-        .with_principal(StrBytes::from_static_str("User:bob"))
-        .with_host(StrBytes::from_static_str("*"))
-        .with_operation(READ)
-        .with_permission_type(3);
-    let request = CreateAclsRequest::default().with_creations(vec![acl]);
-    let answer = kafka.client(1).await.unwrap().call_at(3, &request).await.unwrap();
-    assert_eq!(answer.results[0].error_code, 0, "{:?}", answer.results[0].error_message);
 }
 
 /// The first error of a member's polls.
@@ -280,8 +229,8 @@ async fn missing_rights_are_named_and_heal_when_granted() {
     // The topic's refusal may come first: both rights are missing.
     assert_eq!(error.kind(), ErrorKind::Authorization, "{error}");
 
-    allow_bob(&kafka, GROUP, "bobs-new").await;
-    allow_bob(&kafka, GROUP, "bobs-old").await;
+    kafka.allow("bob", Resource::Group("bobs-new"), Operation::Read).await.unwrap();
+    kafka.allow("bob", Resource::Group("bobs-old"), Operation::Read).await.unwrap();
     let mut member = member_in!(GroupConsumer, cluster, "bobs-new");
     let mut classic = member_in!(ClassicConsumer, cluster, "bobs-old");
     // The coordinator of KIP-848 names no topic; the classic member learns it from metadata.
@@ -291,7 +240,7 @@ async fn missing_rights_are_named_and_heal_when_granted() {
     let error = member_error!(classic);
     assert_eq!((error.kind(), error.topic()), (ErrorKind::Authorization, Some("closed")), "{error}");
 
-    allow_bob(&kafka, TOPIC, "closed").await;
+    kafka.allow("bob", Resource::Topic("closed"), Operation::Read).await.unwrap();
     if consumer.assignment().is_empty() {
         consumer.assign(one("closed", 0), Position::Earliest).await.unwrap();
     }

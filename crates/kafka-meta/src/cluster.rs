@@ -68,9 +68,22 @@ pub struct Interest {
 }
 
 impl Interest {
-    /// Replaces the topics this interest covers; the missing ones are asked for soon.
+    /// Replaces the topics this interest covers; the missing ones are asked for soon, and so are those that the
+    /// last answer refused.
     pub fn set(&self, topics: impl IntoIterator<Item = TopicName>) {
-        self.shared.state().refresh.set_interest(self.id, topics);
+        let topics: Vec<TopicName> = topics.into_iter().collect();
+        let forgot = {
+            let mut state = self.shared.state();
+            let forgot = state.picture.forget_denied(&topics);
+            if forgot {
+                state.refresh.forgot();
+            }
+            state.refresh.set_interest(self.id, topics);
+            forgot
+        };
+        if forgot {
+            self.shared.published();
+        }
         self.shared.nudge.notify_one();
     }
 

@@ -3,30 +3,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bytes::Bytes;
 use kafka_meta::{Cluster, ClusterConfig, ErrorKind, Sasl, TlsConfig, Token};
-use kafka_protocol::messages::AlterUserScramCredentialsRequest;
-use kafka_protocol::messages::alter_user_scram_credentials_request::ScramCredentialUpsertion;
-use kafka_protocol::protocol::StrBytes;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use testkit::Kafka;
-use testkit::kafka::{self, Certificates};
+use testkit::kafka::{self, Certificates, unsecured_token};
 use tokio::time::Instant;
 
-/// An unsecured JWT, as brokers' development set-up takes it; for seconds from now on.
-fn token(seconds: i64) -> String {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
-    let end = i64::try_from(now).unwrap() + seconds;
-    let claims = format!("{{\"sub\":\"alice\",\"iat\":{},\"exp\":{end}}}", end - 3_600);
-    format!("{}.{}.", URL_SAFE_NO_PAD.encode("{\"alg\":\"none\"}"), URL_SAFE_NO_PAD.encode(claims))
-}
-
 fn bearer(seconds: i64) -> Sasl {
-    Sasl::oauthbearer(move || async move { Ok(Token::new(token(seconds))) })
+    Sasl::oauthbearer(move || async move { Ok(Token::new(unsecured_token("alice", seconds))) })
 }
 
 fn at(kafka: &Kafka, listener: &str) -> ClusterConfig {
@@ -113,14 +99,6 @@ async fn each_way_in_lets_in_its_own_and_calls_each_refusal_by_its_name() {
     refused("name", at(&kafka, "TLS").with_tls(named), ErrorKind::Tls, "another name").await;
 }
 
-/// carol's credentials: PBKDF2 of "carol-secret".
-const SALT: &[u8] = b"salt-of-the-test";
-const SALTED: [u8; 64] = [
-    203, 4, 122, 224, 140, 230, 161, 246, 147, 117, 211, 183, 168, 239, 180, 205, 104, 76, 54, 63, 124, 130,
-    5, 100, 223, 47, 92, 116, 143, 251, 77, 193, 105, 101, 21, 83, 172, 179, 181, 122, 122, 5, 52, 140, 73,
-    157, 130, 218, 25, 66, 118, 251, 162, 4, 62, 186, 214, 191, 193, 98, 129, 65, 55, 126,
-];
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_created_while_the_client_waits_gets_in() {
     if !kafka::enabled() {
@@ -137,15 +115,7 @@ async fn a_user_created_while_the_client_waits_gets_in() {
             }
         }
     });
-    let created = ScramCredentialUpsertion::default()
-        .with_name(StrBytes::from_static_str("carol"))
-        .with_mechanism(2)
-        .with_iterations(4_096)
-        .with_salt(Bytes::from_static(SALT))
-        .with_salted_password(Bytes::from_static(&SALTED));
-    let request = AlterUserScramCredentialsRequest::default().with_upsertions(vec![created]);
-    let answer = kafka.client(1).await.unwrap().call_at(0, &request).await.unwrap();
-    assert_eq!(answer.results[0].error_code, 0);
+    kafka.carol(true).await.unwrap();
     let cluster = tokio::time::timeout(Duration::from_secs(30), insisting).await.unwrap().unwrap();
     assert_eq!(cluster.snapshot().brokers.len(), 1);
 }

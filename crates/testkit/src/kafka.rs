@@ -26,6 +26,7 @@ mod docker;
 mod jvm;
 mod machine;
 mod process;
+mod rights;
 mod security;
 mod storage;
 
@@ -41,6 +42,7 @@ pub(crate) use artifacts::{Artifacts, JVM_FLAGS};
 pub use builder::{Builder, prepare};
 pub(crate) use machine::{MARK, Machine, free_ports};
 pub(crate) use process::signal;
+pub use rights::{Operation, Resource, unsecured_token};
 pub use security::Certificates;
 
 use crate::client::Client;

@@ -287,6 +287,14 @@ impl Membership {
         }
     }
 
+    /// Also looked at when an assignment has come: metadata may have changed while the group waited for it, and
+    /// there may be no other news for long.
+    fn compare_partitions(&mut self) {
+        if self.state == State::Stable && self.watched.changed(&self.picture) {
+            self.rejoin = Some("the partitions of the group's topics changed");
+        }
+    }
+
     /// A leader has to know the partitions of all topics of its group.
     fn tell_interest(&mut self) {
         let of_group: Vec<TopicName> = match (&self.lead, &self.returning) {
@@ -373,9 +381,7 @@ impl Protocol for Membership {
                 self.picture = snapshot.clone();
                 self.tell_denied(now);
                 self.compare_given();
-                if self.state == State::Stable && self.watched.changed(&self.picture) {
-                    self.rejoin = Some("the partitions of the group's topics changed");
-                }
+                self.compare_partitions();
             }
             Input::Answer { ticket, answer, random } => {
                 if self.call.take_if(|call| *call == ticket).is_some() {

@@ -152,8 +152,10 @@ impl Core {
     fn handle_leader(&mut self, id: Id, leader: Option<Leader>, gone: impl Fn(i32) -> bool) {
         let Some(partition) = self.get_mut(id) else { return };
         partition.absent = None;
+        // What metadata said before, it has taken back. A right to read is for the leader to judge.
         if let Some(fault) = &partition.fault
-            && fault.error.kind() == ErrorKind::UnknownTopic
+            && (fault.error.kind() == ErrorKind::UnknownTopic
+                || fault.error.kind() == ErrorKind::Authorization && fault.error.operation() == "metadata")
         {
             partition.fault = None;
         }

@@ -101,6 +101,8 @@ pub(crate) struct Membership {
     /// The names of ids, kept beyond the metadata's memory.
     names: BTreeMap<Uuid, TopicName>,
     ids: BTreeMap<TopicName, Uuid>,
+    /// Topics of Kafka's own.
+    internal: BTreeSet<TopicName>,
     /// What the target last came to by name.
     named: Option<Partitions>,
     unnamed: bool,
@@ -137,6 +139,7 @@ impl Membership {
             target: BTreeMap::new(),
             names: BTreeMap::new(),
             ids: BTreeMap::new(),
+            internal: BTreeSet::new(),
             named: None,
             unnamed: false,
             interval: Duration::from_secs(5),
@@ -367,6 +370,7 @@ impl Membership {
         self.unnamed = false;
         for (id, partitions) in &self.target {
             match self.names.get(id) {
+                Some(topic) if self.is_unwanted(topic) => {}
                 Some(topic) => named.extend(partitions.iter().map(|index| (*topic, *index))),
                 None => self.unnamed = true,
             }

@@ -55,6 +55,7 @@ async fn run_round(shared: &Shared, round: Round) {
                 let state = &mut *state;
                 let refresh = &mut state.refresh;
                 let merged = state.picture.merge(&round.scope, answer, |topic| refresh.wanted(topic));
+                refresh.note_denied(merged.denied);
                 refresh.handle_answer(now, fastrand::f64(), merged.changed, merged.stale);
             }
             shared.published();

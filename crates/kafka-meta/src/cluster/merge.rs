@@ -97,6 +97,8 @@ pub(crate) struct Merged {
     pub(crate) changed: bool,
     /// A topic of standing interest is missing, or a partition of one has no leader: worth asking again soon.
     pub(crate) stale: bool,
+    /// A topic of standing interest may not be seen: worth asking again now and then.
+    pub(crate) denied: bool,
 }
 
 impl Picture {
@@ -142,12 +144,31 @@ impl Picture {
         let unsettled = |topic: &Topic| {
             topic.error.is_retriable() || topic.partitions.iter().any(|partition| partition.leader.is_none())
         };
-        let mut standing = next.topics.values().filter(|topic| wanted(topic.name) == Wanted::Standing);
-        let stale = standing.any(|topic| unsettled(topic));
+        let standing = || next.topics.values().filter(|topic| wanted(topic.name) == Wanted::Standing);
+        let stale = standing().any(|topic| unsettled(topic));
+        let denied = standing().any(|topic| topic.error == ErrorCode::TOPIC_AUTHORIZATION_FAILED);
         let names = &next.topics;
         self.seen.retain(|name, _| names.contains_key(name));
         let changed = self.publish(next);
-        Merged { changed, stale }
+        Merged { changed, stale, denied }
+    }
+
+    /// Somebody begins to want these topics: what was refused to others, some time ago, is not told to them.
+    /// Answers whether anything was forgotten.
+    pub(crate) fn forget_denied(&mut self, topics: &[TopicName]) -> bool {
+        let denied = |name: &&TopicName| {
+            let topic = self.snapshot.topics.get(name);
+            topic.is_some_and(|topic| topic.error == ErrorCode::TOPIC_AUTHORIZATION_FAILED)
+        };
+        let denied: Vec<TopicName> = topics.iter().filter(denied).copied().collect();
+        if denied.is_empty() {
+            return false;
+        }
+        let mut next = Snapshot::clone(&self.snapshot);
+        for name in &denied {
+            next.topics.remove(name);
+        }
+        self.publish(next)
     }
 
     fn merge_topic(&mut self, mut topic: Topic) -> Topic {

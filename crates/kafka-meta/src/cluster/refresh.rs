@@ -25,6 +25,9 @@ const RECENT: Duration = Duration::from_secs(300);
 /// Without an answer for this long, the brokers known are taken for gone (KIP-1102).
 const REBOOTSTRAP: Duration = Duration::from_secs(300);
 
+/// How old a picture may get in which somebody is refused a topic: a right that was granted shows nowhere else.
+const DENIED: Duration = Duration::from_secs(3);
+
 /// Rounds this much later than they might have come count as unrelated to the ones before.
 const CALM: Duration = Duration::from_secs(1);
 
@@ -47,6 +50,8 @@ pub(crate) struct Round {
 #[derive(Debug)]
 pub(crate) struct Refresh {
     max_age: Duration,
+    /// Somebody is refused a topic.
+    denied: bool,
     interests: HashMap<u64, Wish>,
     next_interest: u64,
     recent: HashMap<TopicName, Instant>,
@@ -73,6 +78,7 @@ impl Refresh {
     pub(crate) fn new(max_age: Duration) -> Self {
         Refresh {
             max_age,
+            denied: false,
             interests: HashMap::new(),
             next_interest: 0,
             recent: HashMap::new(),
@@ -132,6 +138,20 @@ impl Refresh {
         self.started + 1
     }
 
+    /// What is covered is no longer what was asked.
+    pub(crate) fn forgot(&mut self) {
+        self.fresh = true;
+    }
+
+    /// The last answer refused topics that somebody wants, or did not.
+    pub(crate) fn note_denied(&mut self, denied: bool) {
+        self.denied = denied;
+    }
+
+    fn age(&self) -> Duration {
+        if self.denied { self.max_age.min(DENIED) } else { self.max_age }
+    }
+
     /// Somebody suspects the picture.
     pub(crate) fn suspect(&mut self) {
         self.early = true;
@@ -180,7 +200,7 @@ impl Refresh {
         if self.failing_since.is_some() || self.early {
             return self.not_before;
         }
-        Some(self.not_before.unwrap_or(last).max(last + self.max_age))
+        Some(self.not_before.unwrap_or(last).max(last + self.age()))
     }
 
     fn is_due(&self, now: Instant) -> bool {
@@ -190,7 +210,7 @@ impl Refresh {
         if self.not_before.is_some_and(|at| now < at) {
             return false;
         }
-        let aged = self.last_answer.is_none_or(|at| now >= at + self.max_age);
+        let aged = self.last_answer.is_none_or(|at| now >= at + self.age());
         self.early || self.fresh || self.failing_since.is_some() || aged
     }
 

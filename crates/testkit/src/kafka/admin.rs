@@ -113,11 +113,11 @@ fn name(topic: &str) -> TopicName {
     TopicName(text(topic))
 }
 
-fn text(text: &str) -> StrBytes {
+pub(super) fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
 }
 
-fn check(code: i16, message: Option<&StrBytes>, doing: impl FnOnce() -> String) -> Result<()> {
+pub(super) fn check(code: i16, message: Option<&StrBytes>, doing: impl FnOnce() -> String) -> Result<()> {
     if code == 0 {
         return Ok(());
     }
@@ -127,7 +127,7 @@ fn check(code: i16, message: Option<&StrBytes>, doing: impl FnOnce() -> String) 
 }
 
 /// Asks until the answer satisfies, or the patience ends; the last reason is the failure's.
-async fn until<T, F>(what: &str, mut ask: impl FnMut() -> F) -> Result<T>
+pub(super) async fn until<T, F>(what: &str, mut ask: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
 {
@@ -142,7 +142,7 @@ where
 }
 
 impl Kafka {
-    async fn any(&self) -> Result<Client> {
+    pub(super) async fn any(&self) -> Result<Client> {
         Client::connect(&self.live().join(",")).await
     }
 

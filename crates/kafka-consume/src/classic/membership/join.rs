@@ -241,6 +241,7 @@ impl Membership {
         }
         self.compare_subscription();
         self.ask_what_is_given();
+        self.compare_partitions();
         target.retain(|(topic, _)| self.subscription.topics.contains(topic));
         let revokes = !self.owned.is_subset(&target);
         let number = self.reconcile(target, Purpose::Target);

@@ -9,6 +9,7 @@
 
 use std::time::Instant;
 
+use kafka_meta::TopicName;
 use kafka_meta::client::Snapshot;
 
 use super::{Membership, Output};
@@ -23,6 +24,9 @@ impl Membership {
                 self.names.insert(topic.id, topic.name);
                 self.ids.insert(topic.name, topic.id);
             }
+            if topic.internal {
+                self.internal.insert(topic.name);
+            }
         }
         let news = self.denied.handle_picture(now, &self.subscription.topics, snapshot);
         self.outputs.extend(news.into_iter().map(Output::Fault));
@@ -33,6 +37,12 @@ impl Membership {
             self.subscription_told = false;
             self.retry.clear();
         }
+    }
+
+    /// A pattern never matches internal topics, though the coordinator's does: they stay unread. Patterns cannot
+    /// say "but not", so the coordinator cannot be told.
+    pub(super) fn is_unwanted(&self, topic: &TopicName) -> bool {
+        self.internal.contains(topic) && !self.subscription.topics.contains(topic)
     }
 
     /// The coordinator has refused a topic. Whether that is dealt with here, or asked about again in a moment.

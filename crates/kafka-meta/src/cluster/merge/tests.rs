@@ -79,9 +79,22 @@ fn an_equal_answer_publishes_nothing() {
     let before = picture.snapshot().clone();
     assert_eq!(
         merge(&mut picture, vec![topic("orders", 1, &[(1, 5)])]),
-        Merged { changed: false, stale: false }
+        Merged { changed: false, stale: false, denied: false }
     );
     assert!(std::sync::Arc::ptr_eq(&before, picture.snapshot()));
+}
+
+#[test]
+fn a_refused_topic_is_worth_asking_about_and_not_told_to_who_comes_later() {
+    let mut picture = Picture::default();
+    let mut hidden = topic("hidden", 0, &[]);
+    hidden.error = ErrorCode::TOPIC_AUTHORIZATION_FAILED;
+    let merged = merge(&mut picture, vec![topic("orders", 1, &[(1, 5)]), hidden]);
+    assert_eq!((merged.stale, merged.denied), (false, true));
+    let both = [orders(), TopicName::new("hidden")];
+    assert!(picture.forget_denied(&both));
+    assert!(picture.snapshot().topic(both[1]).is_none() && picture.snapshot().topic(orders()).is_some());
+    assert!(!picture.forget_denied(&both));
 }
 
 #[test]

@@ -41,6 +41,22 @@ fn the_first_round_is_due_at_once_and_the_next_when_the_picture_is_old() {
 }
 
 #[test]
+fn while_a_topic_is_refused_the_picture_is_asked_for_every_few_seconds_and_no_more() {
+    let start = Instant::now();
+    let mut refresh = Refresh::new(AGE);
+    refresh.poll_round(start).unwrap();
+    refresh.note_denied(true);
+    refresh.handle_answer(start, 0.5, true, false);
+    let again = start + Duration::from_secs(3);
+    assert_eq!(refresh.next_deadline(), Some(again));
+    assert!(refresh.poll_round(again - Duration::from_millis(1)).is_none());
+    refresh.poll_round(again).unwrap();
+    refresh.note_denied(false);
+    refresh.handle_answer(again, 0.5, true, false);
+    assert_eq!(refresh.next_deadline(), Some(again + AGE));
+}
+
+#[test]
 fn early_refreshes_are_coalesced_and_spaced_out_while_they_bring_nothing() {
     let mut now = Instant::now();
     let mut refresh = settled(now);

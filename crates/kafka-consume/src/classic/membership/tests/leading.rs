@@ -119,6 +119,21 @@ fn a_member_that_cannot_be_read_gets_nothing_and_stops_nobody() {
 }
 
 #[test]
+fn metadata_that_changes_while_the_assignment_is_on_its_way_is_noticed_with_it() {
+    let mut rig = chosen();
+    rig.outputs.clear();
+    rig.metadata(&[("t", 2), ("u", 1)]);
+    let (ticket, _) = rig.sync();
+    rig.metadata(&[("t", 2), ("u", 3)]);
+    rig.idle();
+    rig.answer(ticket, synced(&[("t", 0)]));
+    rig.target(&[("t", 0)]);
+    let number = rig.prepare(&[]);
+    rig.reconciled(number, &[]);
+    rig.join();
+}
+
+#[test]
 fn a_topic_that_may_not_be_seen_is_told_once_and_again_while_it_lasts() {
     let mut rig = led();
     rig.outputs.clear();
