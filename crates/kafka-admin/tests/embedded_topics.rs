@@ -2,17 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
-use std::time::Duration;
+mod support;
 
-use kafka_admin::{Admin, Cluster, ErrorCode, ErrorKind, NewPartitions, NewTopic, RecordsToDelete};
+use kafka_admin::{ErrorCode, ErrorKind, NewPartitions, NewTopic, RecordsToDelete};
 use kafka_meta::wire::protocol::messages::ApiKey;
-use testkit::embedded::Embedded;
-
-async fn start(nodes: i32) -> (Embedded, Admin) {
-    let kafka = Embedded::start(nodes);
-    let cluster = Cluster::connect_with(kafka.config()).await.unwrap();
-    (kafka, Admin::new(cluster))
-}
+use support::{kinds, start};
 
 #[tokio::test(start_paused = true)]
 async fn each_topic_has_its_own_result_in_the_order_asked() {
@@ -74,5 +68,54 @@ async fn records_are_deleted_at_each_leader() {
     assert_eq!(results[2].1.as_ref().unwrap_err().kind(), ErrorKind::OffsetOutOfRange);
     assert_eq!(results[3].1.as_ref().unwrap_err().kind(), ErrorKind::InvalidRequest);
     assert_eq!(kafka.count(ApiKey::DeleteRecords), 3);
-    let _ = (Duration::ZERO, NewPartitions::from(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn partitions_are_added_where_the_caller_says() {
+    let (kafka, admin) = start(3).await;
+    kafka.create_topic("a", 1);
+    kafka.create_topic("b", 2);
+    let wanted = [
+        ("a", NewPartitions::increase_to(3).assignment([[2], [3]])),
+        ("b", NewPartitions::from(2)),
+        ("nope", NewPartitions::from(2)),
+    ];
+    let looked = admin.validate_partitions(wanted.clone()).await.unwrap();
+    let expected =
+        [None, Some(ErrorKind::Broker(ErrorCode::INVALID_PARTITIONS)), Some(ErrorKind::UnknownTopic)];
+    assert_eq!(kinds(&looked), expected);
+    assert_eq!(kinds(&admin.create_partitions(wanted).await.unwrap()), expected);
+    let described = admin.describe_topics(["a"]).await.unwrap();
+    let leaders: Vec<_> =
+        described[0].1.as_ref().unwrap().partitions.iter().map(|part| part.leader).collect();
+    assert_eq!(leaders[1..], [Some(2), Some(3)]);
+    // A number will do.
+    assert_eq!(kinds(&admin.create_partitions([("b", 5)]).await.unwrap()), [None]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_only_validated_is_not_made() {
+    let (_kafka, admin) = start(3).await;
+    let topics =
+        || [NewTopic::new("t").partitions(2).config("retention.ms", "5000"), NewTopic::new("bad name")];
+    let looked = admin.validate_topics(topics()).await.unwrap();
+    let invalid = Some(ErrorKind::Broker(ErrorCode::INVALID_TOPIC_EXCEPTION));
+    assert_eq!(kinds(&looked), [None, invalid]);
+    assert_eq!(looked[0].1.as_ref().unwrap().id, None);
+    assert!(admin.list_topics().await.unwrap().is_empty());
+    let made = admin.create_topics(topics()).await.unwrap();
+    let configs = made[0].1.as_ref().unwrap().configs.as_ref().unwrap();
+    let retention = configs.iter().find(|entry| entry.name == "retention.ms").unwrap();
+    assert_eq!(retention.value.as_deref(), Some("5000"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cluster_is_described() {
+    let (kafka, admin) = start(3).await;
+    kafka.set_rack(2, "r2");
+    let found = admin.describe_cluster().await.unwrap();
+    assert_eq!(found.cluster_id, "embedded");
+    assert_eq!(found.nodes.iter().map(|node| node.id).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(found.nodes[1].rack.as_deref(), Some("r2"));
+    assert_eq!(found.controller, Some(1));
 }

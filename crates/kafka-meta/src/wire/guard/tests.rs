@@ -233,6 +233,42 @@ proptest! {
     }
 
     #[test]
+    fn what_administrators_are_answered_gives_a_value_or_an_error(
+        seed in any::<u64>(), version in 0i16..11, at in any::<usize>(), with in any::<u32>()
+    ) {
+        // Four bytes in a row, so that a count can become a large one.
+        macro_rules! answers {
+            ($($key:literal $answer:ident $least:literal $most:literal;)*) => {$({
+                let version = version.clamp($least, $most);
+                let mut bytes = sample(layout($key).unwrap(), version, seed);
+                let at = at % bytes.len();
+                for (byte, with) in bytes[at..].iter_mut().zip(with.to_be_bytes()) {
+                    *byte = with;
+                }
+                let _ = decode::<$answer>($key, version, Bytes::from(bytes));
+            })*};
+        }
+        answers! {
+            2 ListOffsetsResponse 1 10;
+            8 OffsetCommitResponse 2 9;
+            9 OffsetFetchResponse 1 9;
+            13 LeaveGroupResponse 0 5;
+            15 DescribeGroupsResponse 0 6;
+            16 ListGroupsResponse 0 5;
+            19 CreateTopicsResponse 2 7;
+            20 DeleteTopicsResponse 1 6;
+            21 DeleteRecordsResponse 0 2;
+            32 DescribeConfigsResponse 1 4;
+            37 CreatePartitionsResponse 0 3;
+            42 DeleteGroupsResponse 0 2;
+            44 IncrementalAlterConfigsResponse 0 1;
+            47 OffsetDeleteResponse 0 0;
+            60 DescribeClusterResponse 0 2;
+            69 ConsumerGroupDescribeResponse 0 1;
+        }
+    }
+
+    #[test]
     fn one_wrong_byte_gives_a_value_or_an_error(seed in any::<u64>(), version in 0i16..14, at in any::<usize>(), byte in any::<u8>()) {
         let mut bytes = sample(layout(3).unwrap(), version, seed);
         let at = at % bytes.len();
