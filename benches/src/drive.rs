@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use kafka_consume::{Cluster, Consumer, ConsumerConfig, Position, Record, RecordRef};
 use kafka_read::batch::{self, Limits};
+use kafka_read::{ScanEvent, ScanFrom, TailSpec, tail};
 
 use crate::endless::TOPIC;
 use crate::floor;
@@ -26,11 +27,13 @@ pub enum Way {
     Owned,
     /// `stream.next().await`.
     Stream,
+    /// The events of a scan without an end.
+    Scan,
 }
 
 impl Way {
     /// All of them.
-    pub const ALL: [Way; 5] = [Way::Floor, Way::Walk, Way::Borrowed, Way::Owned, Way::Stream];
+    pub const ALL: [Way; 6] = [Way::Floor, Way::Walk, Way::Borrowed, Way::Owned, Way::Stream, Way::Scan];
 
     /// As a word.
     pub fn name(self) -> &'static str {
@@ -40,6 +43,7 @@ impl Way {
             Way::Borrowed => "borrowed",
             Way::Owned => "owned",
             Way::Stream => "stream",
+            Way::Scan => "scan",
         }
     }
 
@@ -130,6 +134,7 @@ pub async fn run(way: Way, kafka: u16, raw: u16, shape: &Shape, most: usize, spa
                 }
             }
         }
+        Way::Scan => scan(kafka, span).await,
         Way::Stream => {
             let mut consumer = consumer(kafka, shape, most).await;
             let mut stream = consumer.stream();
@@ -142,6 +147,25 @@ pub async fn run(way: Way, kafka: u16, raw: u16, shape: &Shape, most: usize, spa
                     return outcome;
                 }
             }
+        }
+    }
+}
+
+/// The scan's machine on the endless topic: a tail from the beginning, since the topic has no end.
+async fn scan(port: u16, span: Duration) -> Outcome {
+    let cluster = Cluster::connect(&format!("127.0.0.1:{port}")).await.unwrap();
+    let mut events = tail(cluster, TailSpec::new(TOPIC).from(ScanFrom::Earliest));
+    let mut meter = Meter::new(span);
+    loop {
+        let mut records = 0;
+        for _ in 0..500 {
+            if let ScanEvent::Record(record) = events.next().await.unwrap().unwrap() {
+                owned(&record);
+                records += 1;
+            }
+        }
+        if let Some(outcome) = meter.add(records) {
+            return outcome;
         }
     }
 }

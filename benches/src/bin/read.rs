@@ -45,6 +45,7 @@ const MAIN: Runs = &[
     (Way::Owned, 500),
     (Way::Owned, ALL),
     (Way::Stream, 500),
+    (Way::Scan, 0),
 ];
 const BRIEF: Runs = &[(Way::Floor, 0), (Way::Borrowed, 500), (Way::Owned, 500)];
 const PACKED: Runs = &[(Way::Walk, 0), (Way::Borrowed, 500)];

@@ -207,3 +207,11 @@ async fn what_is_written_after_the_beginning_is_not_read() {
     let records = rest.iter().filter(|event| matches!(event, Ok(ScanEvent::Record(_)))).count();
     assert_eq!(records, 30);
 }
+
+#[test]
+fn streams_may_be_moved_anywhere() {
+    fn held<S: futures::Stream + Send + Unpin + 'static>(_: fn(Cluster) -> S) {}
+    held(|cluster| scan(cluster, ScanSpec::new("t")));
+    held(|cluster| kafka_read::tail(cluster, kafka_read::TailSpec::new("t")));
+    assert!(size_of::<ScanEvent>() <= 152, "{}", size_of::<ScanEvent>());
+}

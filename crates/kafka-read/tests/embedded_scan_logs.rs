@@ -12,12 +12,14 @@
 
 mod scan_support;
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use kafka_meta::wire::protocol::messages::fetch_response::AbortedTransaction;
 use kafka_meta::wire::protocol::messages::{ApiKey, FetchResponse};
 use kafka_read::batch::Codec;
 use kafka_read::batch::write::{BatchOptions, legacy, seal};
-use kafka_read::{ErrorKind, ScanFrom, ScanSpec, ScanUntil, TimestampType, Visibility};
+use kafka_read::{ErrorKind, Record, ScanFrom, ScanSpec, ScanUntil, TimestampType, Visibility};
 use scan_support::{compacted, fill, read};
 use testkit::embedded::{Embedded, TopicSpec};
 use testkit::produce::{Message, batch};
@@ -348,5 +350,87 @@ async fn formats_v0_and_v1_are_read_and_cut_at_the_bounds() {
     for (from, until) in [(1, end - 1), (6, 15), (end - 3, end)] {
         let spec = spec().from(ScanFrom::Offset(from)).until(ScanUntil::Offset(until));
         assert_eq!(read(&broker, spec).await.of(0).offsets(), all[from as usize..until as usize]);
+    }
+}
+
+/// Changes the records of every Fetch answer.
+fn tamper(
+    broker: &Embedded,
+    times: u64,
+    mut change: impl FnMut(i32, &mut Vec<u8>) + Send + 'static,
+) -> testkit::embedded::Fault {
+    broker.fault(ApiKey::Fetch).times(times).map(move |answer: &mut FetchResponse| {
+        for partition in answer.responses.iter_mut().flat_map(|topic| &mut topic.partitions) {
+            if let Some(records) = partition.records.take() {
+                let mut bytes = records.to_vec();
+                if !bytes.is_empty() {
+                    change(partition.partition_index, &mut bytes);
+                }
+                partition.records = Some(Bytes::from(bytes));
+            }
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn fb31_damage_on_the_way_costs_one_more_fetch_and_nothing_else() {
+    for at in [8, 16, 20, 22, 30, 57, 70, 100] {
+        let broker = Embedded::start(1);
+        broker.create_topic("t", 2);
+        fill(&broker, "t", 0, 60, 10);
+        fill(&broker, "t", 1, 60, 10);
+        // Each batch that heads an answer, once.
+        let mut spoilt = BTreeSet::new();
+        let fault = tamper(&broker, 1_000, move |partition, bytes| {
+            if spoilt.insert((partition, bytes[..8].to_vec())) {
+                let at = at.min(bytes.len() - 1);
+                bytes[at] ^= 0x40;
+            }
+        });
+        let ledger = read(&broker, spec().buffer_bytes(6_000)).await;
+        assert!(ledger.all_done());
+        assert!(fault.hits() > 3);
+        for partition in 0..2 {
+            assert_eq!(ledger.of(partition).offsets(), (0..600).collect::<Vec<_>>(), "byte {at}");
+            assert!(ledger.of(partition).malformed.is_empty(), "byte {at}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_full_of_noise_end_the_scan_in_time_and_invent_nothing() {
+    for seed in 0..60 {
+        let broker = Embedded::start(1);
+        broker.create_topic("t", 2);
+        fill(&broker, "t", 0, 30, 5);
+        fill(&broker, "t", 1, 30, 5);
+        let good = read(&broker, spec()).await;
+        let mut random = fastrand::Rng::with_seed(seed);
+        tamper(&broker, u64::MAX, move |_, bytes| {
+            for _ in 0..random.usize(1..6) {
+                let at = random.usize(0..bytes.len());
+                bytes[at] = random.u8(..);
+            }
+            if random.u8(0..4) == 0 {
+                bytes.truncate(random.usize(0..bytes.len()));
+            }
+        });
+        let cluster = kafka_read::Cluster::connect_with(broker.config()).await.unwrap();
+        let limits = spec().buffer_bytes(2_000).timeout(std::time::Duration::from_secs(5));
+        let ledger = scan_support::drain(kafka_read::scan(cluster, limits)).await;
+        for partition in 0..2 {
+            let account = ledger.of(partition);
+            assert!(account.done || account.error.is_some(), "seed {seed}");
+            // Base offset and leader epoch lie outside the checksum: nobody can vouch for those.
+            for record in &account.records {
+                let same = |one: &Record| {
+                    (&one.key, &one.value, one.timestamp) == (&record.key, &record.value, record.timestamp)
+                };
+                assert!(
+                    good.of(partition).records.iter().any(same),
+                    "seed {seed}: never written: {record:?}"
+                );
+            }
+        }
     }
 }

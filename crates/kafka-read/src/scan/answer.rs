@@ -236,6 +236,7 @@ impl Core {
         }
         partition.cut = None;
         partition.trouble = None;
+        partition.suspect = found.damage.is_some();
         let from = partition.fetch;
         partition.fetch = Pos { offset: found.next, epoch: found.next_epoch };
         let aborted = part.aborted.iter().map(|aborted| (aborted.producer_id, aborted.first_offset));

@@ -173,6 +173,8 @@ pub(super) struct Partition {
     /// The same cut head of a batch: (offset, bytes), and how often it came.
     pub cut: Option<((i64, usize), u32)>,
     pub doubted: Option<i64>,
+    /// The headers fetched last end in damage: where to go on is known when that has been worked on.
+    pub suspect: bool,
     pub pending: Option<Pending>,
     pub parts: VecDeque<Part>,
     /// A part is being worked on outside.
@@ -209,6 +211,7 @@ impl Partition {
             trouble: None,
             cut: None,
             doubted: None,
+            suspect: false,
             pending: None,
             parts: VecDeque::new(),
             working: false,
@@ -240,7 +243,7 @@ impl Partition {
 
     /// Whether a fetch would bring what is wanted, back-off apart.
     pub(super) fn is_wanting(&self) -> bool {
-        self.is_reading() && self.pending.is_none() && self.fetch.offset < self.limit()
+        self.is_reading() && self.pending.is_none() && !self.suspect && self.fetch.offset < self.limit()
     }
 
     /// The node it is read from.
@@ -264,6 +267,7 @@ impl Partition {
         self.fetch = to;
         self.asked = None;
         self.cut = None;
+        self.suspect = false;
         std::mem::take(&mut self.parts)
     }
 
