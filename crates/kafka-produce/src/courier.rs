@@ -30,6 +30,10 @@ const LEAST: i16 = 3;
 const BY_NAME: i16 = 12;
 const NEWEST: i16 = 13;
 
+/// A broker that says nothing for this long may have been replaced: metadata tells, long before the request's own
+/// time is over.
+const NAG: Duration = Duration::from_secs(3);
+
 /// Whose answer is whose.
 #[derive(Clone, Debug)]
 struct Label {
@@ -60,6 +64,7 @@ pub(crate) async fn run(shared: Arc<Shared>, node: i32) {
     let mut submitting: Option<BoxFuture<'_, Sent>> = None;
     let mut answers: FuturesUnordered<BoxFuture<'_, Back>> = FuturesUnordered::new();
     let mut lease: Option<Lease> = None;
+    let mut heard = Instant::now();
     loop {
         let mut rung = pin!(bell.notified());
         rung.as_mut().enable();
@@ -68,6 +73,9 @@ pub(crate) async fn run(shared: Arc<Shared>, node: i32) {
             match shared.poll_request(node) {
                 Next::Send(shipment) => {
                     let behind = lease.clone().filter(|_| !answers.is_empty());
+                    if answers.is_empty() {
+                        heard = Instant::now();
+                    }
                     submitting = Some(Box::pin(submit(&shared, node, shipment, behind)));
                 }
                 Next::Wait(at) => wake_at = at,
@@ -75,6 +83,7 @@ pub(crate) async fn run(shared: Arc<Shared>, node: i32) {
             }
         }
         let idle = submitting.is_none();
+        let waiting = !answers.is_empty() || !idle;
         let sending = async {
             match submitting.as_mut() {
                 Some(submitting) => submitting.await,
@@ -87,9 +96,13 @@ pub(crate) async fn run(shared: Arc<Shared>, node: i32) {
                 None => std::future::pending().await,
             }
         };
+        let nag = tokio::time::sleep_until(heard + NAG);
         tokio::select! {
             biased;
-            Some(back) = answers.next(), if !answers.is_empty() => take_in(&shared, node, back),
+            Some(back) = answers.next(), if !answers.is_empty() => {
+                heard = Instant::now();
+                take_in(&shared, node, back);
+            }
             sent = sending => {
                 submitting = None;
                 let Sent { labels, failed, submitted } = sent;
@@ -109,6 +122,11 @@ pub(crate) async fn run(shared: Arc<Shared>, node: i32) {
             }
             () = rung, if idle => {}
             () = until, if idle => {}
+            () = nag, if waiting => {
+                heard = Instant::now();
+                tracing::debug!(node, "a broker is silent: who leads now?");
+                shared.cluster.refresh();
+            }
         }
     }
 }

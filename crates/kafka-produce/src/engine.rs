@@ -146,6 +146,16 @@ struct Waiting {
     placement: Arc<Placement>,
 }
 
+impl Waiting {
+    /// The error, about this record.
+    fn blame(&self, error: Error) -> Error {
+        match self.record.partition {
+            Some(partition) => error.with_partition(self.record.topic, partition),
+            None => error.with_topic(self.record.topic),
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Topic {
     known: bool,

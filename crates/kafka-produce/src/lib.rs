@@ -21,9 +21,6 @@
 //!
 //! What this crate is not: a reader, or an administration client.
 
-// The transaction's driver, which calls the rest of the sender's methods, comes next.
-#![allow(dead_code)]
-
 mod config;
 mod courier;
 mod delivery;

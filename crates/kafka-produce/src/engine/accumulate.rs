@@ -63,6 +63,7 @@ impl Engine {
             }
             let (waiting, placement) = self.waiting_record(now, record, timestamp, charge);
             self.wait_for_topic(waiting);
+            self.effects.supervisor = true;
             return Ok(Sent::Waiting(placement));
         }
         let (waiting, placement) = self.waiting_record(now, record, timestamp, charge);
@@ -101,23 +102,27 @@ impl Engine {
             && let Some(waiting) = self.line.pop_front()
         {
             self.used += waiting.charge;
-            self.place(now, waiting);
+            self.effects.supervisor |= self.place(now, waiting);
         }
     }
 
-    /// Places a record that has room, or lets it wait for its topic.
-    pub(super) fn place(&mut self, now: Instant, waiting: Waiting) {
+    /// Places a record that has room, or lets it wait for its topic: whether it does. Whoever asks with a picture
+    /// in hand rings nobody about that, or the picture would be shown again, and so on.
+    pub(super) fn place(&mut self, now: Instant, waiting: Waiting) -> bool {
         let Waiting { record, timestamp, charge, urgent, .. } = &waiting;
         match self.append(now, record, *timestamp, *charge, *urgent) {
             Ok(Some(place)) => self.effects.placed.push((waiting.placement, Ok(place))),
-            Ok(None) => self.wait_for_topic(waiting),
+            Ok(None) => {
+                self.wait_for_topic(waiting);
+                return true;
+            }
             Err(error) => self.effects.placed.push((waiting.placement, Err(error))),
         }
+        false
     }
 
     fn wait_for_topic(&mut self, waiting: Waiting) {
         self.arm(waiting.until);
-        self.effects.supervisor = true;
         if let Some(topic) = self.topics.get_mut(&waiting.record.topic) {
             topic.waiting.push_back(waiting);
         }

@@ -43,13 +43,13 @@ impl Engine {
     pub fn handle_fail_unsent(&mut self, now: Instant, error: &Error) -> Vec<Outstanding> {
         // Who waits for room goes first, or the room that becomes free would let them in.
         for waiting in std::mem::take(&mut self.line) {
-            let error = error.clone().with_topic(waiting.record.topic);
+            let error = waiting.blame(error.clone());
             self.effects.placed.push((waiting.placement, Err(error)));
         }
         let topics = self.topics.values_mut().flat_map(|topic| topic.waiting.drain(..));
         for waiting in topics {
             self.used = self.used.saturating_sub(waiting.charge);
-            let error = error.clone().with_topic(waiting.record.topic);
+            let error = waiting.blame(error.clone());
             self.effects.placed.push((waiting.placement, Err(error)));
         }
         for at in 0..self.parts.len() {
@@ -107,6 +107,13 @@ impl Engine {
             let error = error.clone().with_partition(part.topic, part.index);
             self.fail_queue(now, at, &error);
         }
+        let waiting: Vec<_> = self.topics.values_mut().flat_map(|topic| topic.waiting.drain(..)).collect();
+        for waiting in waiting {
+            self.used = self.used.saturating_sub(waiting.charge);
+            let error = waiting.blame(error.clone());
+            self.effects.placed.push((waiting.placement, Err(error)));
+        }
+        self.admit(now);
     }
 
     /// Whether brokers and partitions agree about sequences.

@@ -41,7 +41,7 @@ impl Engine {
                 if hopeless {
                     self.refuse(waiting, false, error);
                 } else if known {
-                    self.place(now, waiting);
+                    let _ = self.place(now, waiting);
                 } else if let Some(topic) = self.topics.get_mut(&name) {
                     topic.waiting.push_back(waiting);
                 }

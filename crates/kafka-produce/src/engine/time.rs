@@ -39,8 +39,8 @@ impl Engine {
             && let Some(first) = self.line.pop_front()
         {
             let error = Error::new(ErrorKind::Timeout, "send")
-                .with_topic(first.record.topic)
                 .with_detail("no room in buffer_memory within max_block_ms");
+            let error = first.blame(error);
             self.effects.placed.push((first.placement, Err(error)));
         }
         let mut late = Vec::new();
@@ -99,16 +99,15 @@ impl Engine {
 
     pub(super) fn refuse(&mut self, waiting: Waiting, known: bool, code: ErrorCode) {
         self.used = self.used.saturating_sub(waiting.charge);
-        let record = &waiting.record;
-        let error = match (known, record.partition) {
-            (true, Some(partition)) => Error::new(ErrorKind::UnknownTopic, "send")
-                .with_partition(record.topic, partition)
-                .with_detail("the topic has no such partition"),
+        let error = match (known, waiting.record.partition) {
+            (true, Some(_)) => {
+                Error::new(ErrorKind::UnknownTopic, "send").with_detail("the topic has no such partition")
+            }
             _ if code.is_none() => Error::new(ErrorKind::Timeout, "send")
-                .with_topic(record.topic)
                 .with_detail("nothing was learnt about the topic within max_block_ms"),
-            _ => Error::broker(code, "send").with_topic(record.topic),
+            _ => Error::broker(code, "send"),
         };
+        let error = waiting.blame(error);
         self.effects.placed.push((waiting.placement, Err(error)));
     }
 }
