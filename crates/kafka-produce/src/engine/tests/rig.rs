@@ -77,11 +77,6 @@ impl Log {
             .extend(set.iter().map(|record| String::from_utf8(record.value.unwrap().to_vec()).unwrap()));
         Ok(base)
     }
-
-    /// The broker forgets what it knew of producers.
-    pub fn forget_producers(&mut self) {
-        self.producers.clear();
-    }
 }
 
 /// A request on its way.
