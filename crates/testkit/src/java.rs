@@ -235,6 +235,11 @@ impl Java {
         self.run(class, &self.tool(&[], arguments), None).await
     }
 
+    /// Any other of Kafka's command-line tools, by its class, told where the cluster is. Its lines are the result.
+    pub async fn command(&self, class: &str, arguments: &[&str]) -> Result<Vec<String>> {
+        self.run(class, &self.tool(&[], arguments), None).await
+    }
+
     /// Kafka's log dump of segment files, with every record. Its lines are the result.
     pub async fn dump_log(&self, files: &[PathBuf]) -> Result<Vec<String>> {
         let class = if self.artifacts.is_3x() {
