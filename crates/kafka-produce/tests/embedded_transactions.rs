@@ -115,6 +115,56 @@ async fn partitions_of_one_moment_are_added_together() {
     assert_eq!(bench.committed().await.len(), 12);
 }
 
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Lost {
+    Request,
+    Answer,
+    /// The connection is lost, and the request is carried out later.
+    Late,
+}
+
+/// One transaction: every other one is aborted.
+async fn round(bench: &Bench, number: i64) -> kafka_produce::Result<()> {
+    bench.producer.begin_transaction().await?;
+    bench.send(&number.to_string()).await?;
+    bench.offsets(number).await?;
+    if number % 2 == 0 {
+        bench.producer.commit_transaction().await
+    } else {
+        bench.producer.abort_transaction().await
+    }
+}
+
+/// Four transactions, with two requests of this kind lost in each; how often the producer had to be replaced.
+async fn rounds(version: i16, api: ApiKey, lost: Lost, slow_markers: bool) -> usize {
+    let what = format!("version {version}, {api:?}, {lost:?}, slow markers: {slow_markers}");
+    let mut bench = bench(version).await;
+    if slow_markers {
+        // 51 until they are written.
+        bench.kafka.delay_markers(Duration::from_millis(300));
+    }
+    let mut replaced = 0;
+    for number in 0..4 {
+        let fault = bench.kafka.fault(api).times(2);
+        let _fault = match lost {
+            Lost::Request => fault.drop_connection_before(),
+            Lost::Answer => fault.drop_connection_after(),
+            // When the next transaction may be open.
+            Lost::Late => fault.arrive_late(Duration::from_millis(650)),
+        };
+        while let Err(error) = round(&bench, number).await {
+            assert!(error.is_fatal(), "{what}: {error}");
+            replaced += 1;
+            let config = ProducerConfig::new();
+            bench.producer = Producer::transactional(bench.cluster.clone(), config, ID).await.unwrap();
+        }
+        bench.kafka.clear_faults();
+    }
+    assert_eq!(bench.committed().await, ["0", "2"], "{what}");
+    assert_eq!(bench.kafka.committed("g", "t", 0), Some(2), "{what}");
+    replaced
+}
+
 #[tokio::test(start_paused = true)]
 async fn lost_requests_and_lost_answers_change_nothing() {
     let apis = [
@@ -127,33 +177,14 @@ async fn lost_requests_and_lost_answers_change_nothing() {
     ];
     for version in [1, 2] {
         for api in apis {
-            for after in [true, false] {
-                for held in [true, false] {
-                    let bench = bench(version).await;
-                    if held {
-                        // 51 until the markers are written.
-                        bench.kafka.delay_markers(Duration::from_millis(300));
-                    }
-                    for round in 0..4_i64 {
-                        let fault = bench.kafka.fault(api).times(2);
-                        let _fault = if after {
-                            fault.drop_connection_after()
-                        } else {
-                            fault.drop_connection_before()
-                        };
-                        bench.producer.begin_transaction().await.unwrap();
-                        bench.send(&round.to_string()).await.unwrap();
-                        bench.offsets(round).await.unwrap();
-                        if round % 2 == 0 {
-                            bench.producer.commit_transaction().await.unwrap();
-                        } else {
-                            bench.producer.abort_transaction().await.unwrap();
-                        }
-                        bench.kafka.clear_faults();
-                    }
-                    let what = format!("version {version}, {api:?}, after: {after}, markers held: {held}");
-                    assert_eq!(bench.committed().await, ["0", "2"], "{what}");
-                    assert_eq!(bench.kafka.committed("g", "t", 0), Some(2), "{what}");
+            for lost in [Lost::Request, Lost::Answer, Lost::Late] {
+                for slow_markers in [true, false] {
+                    let replaced = rounds(version, api, lost, slow_markers).await;
+                    // Under version 1 one that comes after the end opens a transaction nobody knows of. What
+                    // raises the epoch then aborts it, and the coordinator fences its producer: brokers to 4.0.
+                    let opens = [ApiKey::AddPartitionsToTxn, ApiKey::AddOffsetsToTxn, ApiKey::InitProducerId];
+                    let may_be = version == 1 && lost == Lost::Late && opens.contains(&api);
+                    assert!(replaced == 0 || may_be, "{version} {api:?} {lost:?}");
                 }
             }
         }

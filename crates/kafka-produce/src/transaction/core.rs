@@ -27,8 +27,9 @@
 //! - EndTxn is asked exactly if anything may belong to the transaction (`touched`).
 //! - At most one request is in flight to the transaction's coordinator, and one to a group's.
 //! - InitProducerId with the present identity is asked only when no transaction can be open: in an open one it would
-//!   abort it, and brokers up to 4.0 then refuse the very producer that asked (90). So a 90 is never our own doing,
-//!   and taking the id anew with (-1, -1), which would fence a rightful successor, is never the answer to it.
+//!   abort it, and brokers up to 4.0 then refuse the very producer that asked (90). That is left to one case, a
+//!   request of version 1 that arrives after the end of its transaction and opens another. Even then a 90 is final:
+//!   nothing tells it from a rightful successor's fence, and taking the id anew with (-1, -1) would fence that one.
 //! - An answer carries the ticket of its request; others are dropped.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};

@@ -147,12 +147,15 @@ impl Life {
         let api = apis[rng.usize(..apis.len())];
         let (times, node) = (rng.u64(1..4), rng.i32(1..=NODES));
         let partition = rng.i32(..self.outputs);
-        match rng.u8(..14) {
+        match rng.u8(..16) {
             0..=2 => drop(self.kafka.fault(api).times(times).drop_connection_after()),
             3..=4 => drop(self.kafka.fault(api).times(times).drop_connection_before()),
             5 => drop(self.kafka.fault(api).times(times).delay(Duration::from_millis(rng.u64(..4_000)))),
             6 => {
                 drop(self.kafka.fault(api).times(times).delay_answer(Duration::from_millis(rng.u64(..4_000))))
+            }
+            14..=15 => {
+                drop(self.kafka.fault(api).times(times).arrive_late(Duration::from_millis(rng.u64(..6_000))))
             }
             7 => {
                 let codes: &[i16] = match api {

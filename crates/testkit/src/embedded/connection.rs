@@ -201,6 +201,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if call.effects.drop_before {
             return Err(Over);
         }
+        if let Some(delay) = call.effects.late {
+            let shared = Arc::clone(&self.shared);
+            tokio::spawn(async move {
+                tokio::time::sleep(delay).await;
+                call.now = Instant::now();
+                let mut world = shared.world();
+                if world.node(call.node).is_some_and(|node| node.running) {
+                    drop(job.start(&mut world, &call));
+                }
+            });
+            return Err(Over);
+        }
         self.pause(call.effects.delay).await?;
         for gate in std::mem::take(&mut call.effects.holds) {
             self.gate(gate).await?;

@@ -27,6 +27,7 @@ pub(super) enum Effect {
     Error(i16),
     DropBefore,
     DropAfter,
+    Late(Duration),
     CutAnswer(usize),
     Delay(Duration),
     DelayAnswer(Duration),
@@ -49,6 +50,7 @@ pub(super) struct Effects {
     pub error: Option<Refusal>,
     pub drop_before: bool,
     pub drop_after: bool,
+    pub late: Option<Duration>,
     pub cut_answer: Option<usize>,
     pub delay: Duration,
     pub delay_answer: Duration,
@@ -71,6 +73,7 @@ impl Effects {
             Effect::Error(code) => self.error = Some(Refusal { code: *code, topic: topic.cloned() }),
             Effect::DropBefore => self.drop_before = true,
             Effect::DropAfter => self.drop_after = true,
+            Effect::Late(delay) => self.late = Some(*delay),
             Effect::CutAnswer(bytes) => self.cut_answer = Some(*bytes),
             Effect::Delay(delay) => self.delay = self.delay.saturating_add(*delay),
             Effect::DelayAnswer(delay) => self.delay_answer = self.delay_answer.saturating_add(*delay),
@@ -248,6 +251,12 @@ impl FaultBuilder {
     /// Carries the request out, then closes the connection without answering.
     pub fn drop_connection_after(self) -> Fault {
         self.install(Effect::DropAfter, None)
+    }
+
+    /// Closes the connection at once and carries the request out after `delay` all the same, as a broker does with
+    /// what it had read before. Nobody hears the answer.
+    pub fn arrive_late(self, delay: Duration) -> Fault {
+        self.install(Effect::Late(delay), None)
     }
 
     /// Sends only the first `bytes` of the answer's frame, then closes the connection.
