@@ -1,7 +1,7 @@
 //! Settings by the names of Java's client and of librdkafka, pure.
 //!
-//! One file usually configures a whole client, so the cluster and the consumer are given the same properties and
-//! each takes what is its own. Nothing is passed over in silence that would change what is read or who can read
+//! One file usually configures a whole client, so the cluster, the consumer and the producer are given the same
+//! properties and each takes what is its own. Nothing is passed over in silence that would change what is read or who can read
 //! along: a name is *taken*, *passed over* because it only tunes something this client does not have, or *refused*
 //! with the reason. A name nobody knows is refused as well: it is a typing error, or a promise that cannot be kept.
 //!
@@ -44,7 +44,7 @@ impl Properties {
                 return Err(properties.error(format!("{name}: there is no such setting")));
             };
             let canonical = match fate {
-                Fate::Cluster | Fate::Consumer | Fate::Both => known,
+                Fate::Cluster | Fate::Consumer | Fate::Both | Fate::Producer => known,
                 Fate::As(canonical) => canonical,
                 Fate::PassedOver(why) => {
                     tracing::debug!(setting = name, why, "passed over");

@@ -4,6 +4,8 @@
 //! What it is not: checked when it is built. Settings that contradict each other are an `InvalidRequest` of the
 //! first async call, before anything is sent.
 
+mod properties;
+
 use std::time::Duration;
 
 use kafka_meta::{Error, ErrorKind, Result};

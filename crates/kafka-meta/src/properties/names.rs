@@ -10,6 +10,8 @@ pub enum Fate {
     Consumer,
     /// Of both.
     Both,
+    /// The producer's.
+    Producer,
     /// Another name of this one.
     As(&'static str),
     /// Changes nothing about what is read.
@@ -18,13 +20,12 @@ pub enum Fate {
     Refused(&'static str),
 }
 
-use Fate::{As, Both, Cluster, Consumer, PassedOver, Refused};
+use Fate::{As, Both, Cluster, Consumer, PassedOver, Producer, Refused};
 
 const TUNING: &str = "tunes something this client does by itself";
 const TYPES: &str = "records are bytes here";
 const METRICS: &str = "metrics are read through metrics()";
 const LOGGING: &str = "logging is tracing's";
-const PRODUCER: &str = "a producer's setting";
 const IN_CODE: &str = "is set in code, on the member";
 const KERBEROS: &str = "GSSAPI (Kerberos) is not supported";
 const STORES: &str = "PEM keys without a password are read";
@@ -143,13 +144,48 @@ pub static NAMES: &[(&str, Fate)] = &[
     ("config.providers", Refused("values are taken as they are")),
     ("plugin.library.paths", Refused("libraries cannot be loaded")),
     ("metadata.recovery.strategy", Refused("bootstrap addresses are always asked when no broker answers")),
-    // Of other clients.
-    ("acks", Refused(PRODUCER)),
-    ("enable.idempotence", Refused(PRODUCER)),
-    ("transactional.id", Refused(PRODUCER)),
-    ("compression.type", Refused(PRODUCER)),
-    ("linger.ms", Refused(PRODUCER)),
-    ("batch.size", Refused(PRODUCER)),
+    // What is written.
+    ("acks", Producer),
+    ("request.required.acks", As("acks")),
+    ("enable.idempotence", Producer),
+    ("linger.ms", Producer),
+    ("queue.buffering.max.ms", As("linger.ms")),
+    ("batch.size", Producer),
+    ("buffer.memory", Producer),
+    ("queue.buffering.max.kbytes", Producer),
+    ("max.request.size", Producer),
+    ("message.max.bytes", As("max.request.size")),
+    ("delivery.timeout.ms", Producer),
+    ("message.timeout.ms", As("delivery.timeout.ms")),
+    ("max.in.flight.requests.per.connection", Producer),
+    ("max.in.flight", As("max.in.flight.requests.per.connection")),
+    ("retry.backoff.ms", Producer),
+    ("retry.backoff.max.ms", Producer),
+    ("compression.type", Producer),
+    ("compression.codec", As("compression.type")),
+    ("compression.level", Producer),
+    ("compression.gzip.level", Producer),
+    ("compression.zstd.level", Producer),
+    ("compression.lz4.level", Refused("lz4 has one level here")),
+    ("max.block.ms", Producer),
+    ("partitioner", Producer),
+    ("partitioner.class", Producer),
+    ("partitioner.ignore.keys", Producer),
+    ("transaction.timeout.ms", Producer),
+    ("transactional.id", Refused("is set in code: Producer::transactional")),
+    ("retries", Refused("delivery.timeout.ms says for how long a batch is tried")),
+    ("message.send.max.retries", Refused("delivery.timeout.ms says for how long a batch is tried")),
+    ("enable.gapless.guarantee", Refused("a record that fails is told; those behind it go on")),
+    ("key.serializer", PassedOver(TYPES)),
+    ("value.serializer", PassedOver(TYPES)),
+    ("partitioner.adaptive.partitioning.enable", PassedOver(TUNING)),
+    ("partitioner.availability.timeout.ms", PassedOver(TUNING)),
+    ("sticky.partitioning.linger.ms", PassedOver(TUNING)),
+    ("metadata.max.idle.ms", PassedOver(TUNING)),
+    ("queue.buffering.max.messages", PassedOver(TUNING)),
+    ("queue.buffering.backpressure.threshold", PassedOver(TUNING)),
+    ("batch.num.messages", PassedOver(TUNING)),
+    ("delivery.report.only.error", PassedOver("every send has its outcome")),
     // Passed over.
     ("key.deserializer", PassedOver(TYPES)),
     ("value.deserializer", PassedOver(TYPES)),
@@ -157,8 +193,6 @@ pub static NAMES: &[(&str, Fate)] = &[
     ("connections.max.idle.ms", PassedOver(TUNING)),
     ("reconnect.backoff.ms", PassedOver(TUNING)),
     ("reconnect.backoff.max.ms", PassedOver(TUNING)),
-    ("retry.backoff.ms", PassedOver(TUNING)),
-    ("retry.backoff.max.ms", PassedOver(TUNING)),
     ("send.buffer.bytes", PassedOver(TUNING)),
     ("receive.buffer.bytes", PassedOver(TUNING)),
     ("socket.send.buffer.bytes", PassedOver(TUNING)),

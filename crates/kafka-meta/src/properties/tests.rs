@@ -18,7 +18,10 @@ fn the_list_has_each_name_once_and_other_names_lead_to_settings() {
         assert!(NAMES.iter().skip(at + 1).all(|(other, _)| other != name), "{name} twice");
         if let Fate::As(canonical) = fate {
             let target = NAMES.iter().find(|(other, _)| other == canonical);
-            assert!(matches!(target, Some((_, Fate::Cluster | Fate::Consumer | Fate::Both))), "{name}");
+            assert!(
+                matches!(target, Some((_, Fate::Cluster | Fate::Consumer | Fate::Both | Fate::Producer))),
+                "{name}"
+            );
         }
     }
 }
@@ -80,7 +83,7 @@ fn what_cannot_be_is_named() {
         (vec![BOOT, ("security.protocol", "TLS")], "security.protocol"),
         (vec![BOOT, ("sasl.username", "u")], "sasl.username"),
         (vec![BOOT, ("ssl.ca.location", "/x")], "ssl.ca.location"),
-        (vec![BOOT, ("acks", "all")], "acks"),
+        (vec![BOOT, ("transactional.id", "t")], "transactional.id"),
         (vec![BOOT, sasl], "sasl.mechanism is missing"),
         (vec![BOOT, sasl, ("sasl.mechanism", "GSSAPI")], "sasl.mechanism"),
         (vec![BOOT, sasl, ("sasl.mechanism", "PLAIN")], "sasl.username is missing"),
