@@ -5,11 +5,11 @@ mod eos_support;
 
 use eos_support::cases::{self, Bench};
 use kafka_consume::Cluster;
-use testkit::{Kafka, kafka};
+use testkit::Kafka;
+use testkit::kafka::{self, Builder};
 
-async fn every_case(version: &str, recovers: bool) {
-    let kafka = Kafka::builder()
-        .version(version)
+async fn every_case(builder: Builder, recovers: bool) {
+    let kafka = builder
         .property("transaction.state.log.num.partitions", "2")
         .property("offsets.topic.num.partitions", "2")
         .property("transaction.abort.timed.out.transaction.cleanup.interval.ms", "500")
@@ -44,13 +44,22 @@ async fn every_case(version: &str, recovers: bool) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_case_holds_under_version_2() {
     if kafka::enabled() {
-        every_case("4.3.1", true).await;
+        every_case(Kafka::builder().version("4.3.1"), true).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_case_holds_under_version_1() {
     if kafka::enabled() {
-        every_case("3.9.1", false).await;
+        every_case(Kafka::builder().version("3.9.1"), false).await;
+    }
+}
+
+/// The versions listed are those of version 2; only the finalized feature tells.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_case_holds_where_version_1_is_finalized() {
+    if kafka::enabled() {
+        let builder = Kafka::builder().version("4.3.1").format(["--feature", "transaction.version=1"]);
+        every_case(builder, false).await;
     }
 }
