@@ -58,3 +58,10 @@ pub use topics::{
     CreatedTopic, NewPartitions, NewTopic, PartitionDescription, TopicDescription, TopicListing,
 };
 pub use uuid::Uuid;
+
+/// The guide, so that its code is compiled.
+#[cfg(doctest)]
+mod guide {
+    #[doc = include_str!("../../../docs/admin.md")]
+    struct Admin;
+}
