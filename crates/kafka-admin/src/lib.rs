@@ -59,9 +59,9 @@ pub use topics::{
 };
 pub use uuid::Uuid;
 
-/// The guide, so that its code is compiled.
+// The samples in the guide are compiled with the tests.
 #[cfg(doctest)]
-mod guide {
+mod guides {
     #[doc = include_str!("../../../docs/admin.md")]
-    struct Admin;
+    mod admin {}
 }

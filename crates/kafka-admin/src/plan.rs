@@ -17,9 +17,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use kafka_meta::client::passes;
 use kafka_meta::{Error, ErrorCode, ErrorKind, Result, TopicName};
 
-use crate::ConfigResource;
+use crate::{ConfigResource, ResourceType};
 
 /// See the invariants above.
 const ABSENT_GRACE: Duration = Duration::from_secs(1);
@@ -425,7 +426,11 @@ fn named(subject: &Subject, route: &Route, error: Error, words: Option<String>) 
         Subject::Member(member) => (error, Some(format!("member {member:?}"))),
         Subject::Node(node) => (error, Some(format!("node {node}"))),
         Subject::Partition(topic, partition) => (error.with_partition(*topic, *partition), None),
-        Subject::Resource(resource) => (error, Some(resource.to_string())),
+        Subject::Resource(resource) => match resource.kind() {
+            ResourceType::Group => (error.with_group(resource.name()), None),
+            ResourceType::Topic => (error.with_topic(resource.name()), None),
+            ResourceType::Broker | ResourceType::ClientMetrics => (error, Some(resource.to_string())),
+        },
         Subject::Topic(topic) => (error.with_topic(*topic), None),
     };
     let error = match route {
@@ -471,15 +476,6 @@ fn class(code: ErrorCode, route: &Route) -> Class {
         | ErrorCode::REQUEST_TIMED_OUT => Class::Elsewhere,
         code if code.is_retriable() => Class::Again,
         _ => Class::Refused,
-    }
-}
-
-/// Whether a failure to get any answer passes by itself.
-pub(crate) fn passes(error: &Error) -> bool {
-    match error.kind() {
-        ErrorKind::Disconnected | ErrorKind::Timeout => true,
-        ErrorKind::Broker(code) => code.is_retriable(),
-        _ => false,
     }
 }
 

@@ -11,11 +11,11 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures::stream::{self, FuturesUnordered, StreamExt};
-use kafka_meta::client::{Backoff, CoordinatorKind, Snapshot, To};
-use kafka_meta::{Cluster, Error, ErrorCode, ErrorKind, Result, TopicName};
+use kafka_meta::client::{Backoff, CoordinatorKind, Leader, Snapshot, To, passes};
+use kafka_meta::{Cluster, Error, ErrorCode, ErrorKind, Result};
 use tokio::time::Instant;
 
-use crate::plan::{Answer, Place, Plan, Route, Settled, passes};
+use crate::plan::{Answer, Place, Plan, Route, Settled};
 
 /// First pause after a passing failure.
 const BACKOFF: Duration = Duration::from_millis(100);
@@ -151,7 +151,12 @@ impl Places {
             Route::Controller => self.snapshot.controller.map_or(Place::Any, Place::Node),
             Route::Node(node) if self.snapshot.brokers.contains_key(node) => Place::Node(*node),
             Route::Node(_) => Place::Absent,
-            Route::Leader(topic, partition) => self.leader(*topic, *partition),
+            Route::Leader(topic, partition) => match Leader::of(&self.snapshot, *topic, *partition) {
+                Leader::Node(node, _) => Place::Node(node),
+                Leader::None => Place::Later(no_leader(ErrorCode::LEADER_NOT_AVAILABLE)),
+                Leader::Absent => Place::Absent,
+                Leader::Refused(code) => Place::Never(no_leader(code)),
+            },
             Route::Group(group) => match self.coordinators.get(group) {
                 Some(Ok(node)) => Place::Node(*node),
                 Some(Err(error)) if passes(error) => Place::Later(error.clone()),
@@ -160,20 +165,8 @@ impl Places {
             },
         }
     }
+}
 
-    fn leader(&self, name: TopicName, index: i32) -> Place {
-        const OPERATION: &str = "find the leader";
-        let Some(topic) = self.snapshot.topic(name) else { return Place::Absent };
-        match topic.error {
-            ErrorCode::NONE => {}
-            ErrorCode::UNKNOWN_TOPIC_OR_PARTITION | ErrorCode::UNKNOWN_TOPIC_ID => return Place::Absent,
-            code if code.is_retriable() => return Place::Later(Error::broker(code, OPERATION)),
-            code => return Place::Never(Error::broker(code, OPERATION)),
-        }
-        let Some(partition) = topic.partition(index) else { return Place::Absent };
-        partition.leader.map_or_else(
-            || Place::Later(Error::broker(ErrorCode::LEADER_NOT_AVAILABLE, OPERATION)),
-            Place::Node,
-        )
-    }
+fn no_leader(code: ErrorCode) -> Error {
+    Error::broker(code, "find the leader")
 }

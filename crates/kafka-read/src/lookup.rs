@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 
 use futures::stream::{FuturesUnordered, StreamExt};
-use kafka_meta::client::{Backoff, To, Via, offsets};
+use kafka_meta::client::{Backoff, Leader, To, Via, offsets};
 use kafka_meta::{Cluster, Result, TopicName};
 use tokio::time::Instant;
 
 use crate::Visibility;
-use search::{Leader, Search};
+use search::Search;
 
 pub use kafka_meta::client::offsets::{Answer, Ask, Found, Target};
 

@@ -6,6 +6,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
+pub(crate) use kafka_meta::client::passes;
 use kafka_meta::{Error, ErrorCode, ErrorKind};
 
 /// First pause after a failure that passes by itself.
@@ -61,15 +62,6 @@ pub(crate) fn fetch_class(code: ErrorCode) -> Class {
         // 88 is among these: an open transaction holds the offset, and its end is in sight.
         code if code.is_retriable() => Class::Again,
         _ => Class::Refused,
-    }
-}
-
-/// Whether a failure to get any answer passes by itself.
-pub(crate) fn passes(error: &Error) -> bool {
-    match error.kind() {
-        ErrorKind::Disconnected | ErrorKind::Timeout => true,
-        ErrorKind::Broker(code) => code.is_retriable(),
-        _ => false,
     }
 }
 

@@ -13,8 +13,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use kafka_meta::client::Snapshot;
 use kafka_meta::client::offsets::{Answer, Ask, Found, OPERATION, Target, negative};
+use kafka_meta::client::{Leader, passes};
 use kafka_meta::{Error, ErrorCode, ErrorKind, Result, TopicName};
 
 /// First pause after a passing failure.
@@ -184,41 +184,6 @@ impl Search {
 
     pub(super) fn into_found(self) -> HashMap<Key, Option<Found>> {
         self.found
-    }
-}
-
-fn passes(error: &Error) -> bool {
-    match error.kind() {
-        ErrorKind::Disconnected | ErrorKind::Timeout => true,
-        ErrorKind::Broker(code) => code.is_retriable(),
-        _ => false,
-    }
-}
-
-/// What metadata says of a partition.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Leader {
-    /// It is led by this node, in this epoch.
-    Node(i32, Option<i32>),
-    /// It exists, and nobody leads it now.
-    None,
-    /// It is not there.
-    Absent,
-    /// The brokers will not tell, and asking again cannot change that.
-    Refused(ErrorCode),
-}
-
-impl Leader {
-    pub(super) fn of(snapshot: &Snapshot, name: TopicName, index: i32) -> Self {
-        let Some(topic) = snapshot.topic(name) else { return Leader::Absent };
-        match topic.error {
-            ErrorCode::NONE => {}
-            ErrorCode::UNKNOWN_TOPIC_OR_PARTITION | ErrorCode::UNKNOWN_TOPIC_ID => return Leader::Absent,
-            code if code.is_retriable() => return Leader::None,
-            code => return Leader::Refused(code),
-        }
-        let Some(partition) = topic.partition(index) else { return Leader::Absent };
-        partition.leader.map_or(Leader::None, |node| Leader::Node(node, partition.leader_epoch))
     }
 }
 
