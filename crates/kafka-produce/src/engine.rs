@@ -195,6 +195,8 @@ pub(crate) struct Engine {
     born: u64,
     tickets: u64,
     closing: bool,
+    /// The transaction is being aborted: what comes back to be sent again fails with this instead.
+    dropping: Option<Error>,
     over: Option<Error>,
     timer: Option<Instant>,
     counts: Counts,
@@ -220,6 +222,7 @@ impl Engine {
             born: 0,
             tickets: 0,
             closing: false,
+            dropping: None,
             over: None,
             timer: None,
             counts: Counts::default(),

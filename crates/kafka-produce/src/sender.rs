@@ -41,14 +41,15 @@ impl Sender {
         settled(outstanding).await
     }
 
-    /// Fails what was never sent (batches, and records still waiting) with `error`, at the first poll, and waits
-    /// until what was sent has its outcome, which may be an error as well. Dropping the future stops the waiting
+    /// Fails what is not in flight (batches, and records still waiting) with `error`, at the first poll, and waits
+    /// until what is has its outcome, which may be an error as well: nothing is sent again meanwhile. Dropping the future stops the waiting
     /// alone.
     pub async fn fail_unsent(&self, error: Error) -> Result<()> {
         let now = Instant::now().into_std();
         let outstanding = self.shared()?.with(|engine| engine.handle_fail_unsent(now, &error));
         // Each record has been told its own; here only the end counts.
         let _ = settled(outstanding).await;
+        self.shared()?.with(crate::engine::Engine::handle_dropped);
         Ok(())
     }
 

@@ -307,6 +307,48 @@ async fn an_abort_drops_what_was_not_sent_and_waits_for_what_was() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_abort_does_not_wait_for_a_leader_that_is_away() {
+    for version in [1, 2] {
+        for frozen in [true, false] {
+            let kafka = Embedded::start(2);
+            kafka.set_transaction_version(Some(version));
+            kafka.create_topic("t", 2);
+            kafka.move_coordinator(ID, 2);
+            let cluster = Cluster::connect_with(kafka.config()).await.unwrap();
+            let config = ProducerConfig::new().request_timeout_ms(5_000);
+            let producer = Producer::transactional(cluster.clone(), config, ID).await.unwrap();
+            let bench = Bench { kafka, cluster, producer };
+            let (leader, _) = bench.kafka.leader("t", 0).unwrap();
+            assert_eq!(leader, 1);
+            bench.producer.begin_transaction().await.unwrap();
+            bench.send("first").await.unwrap();
+            if frozen {
+                bench.kafka.freeze_node(1);
+            } else {
+                bench.kafka.kill_node(1);
+            }
+            let mut send = Box::pin(bench.send("lost"));
+            let away = tokio::time::timeout(Duration::from_secs(2), send.as_mut()).await;
+            assert!(away.is_err());
+            let start = tokio::time::Instant::now();
+            bench.producer.abort_transaction().await.unwrap();
+            // A request's time at most; the batch would have been tried for two minutes.
+            assert!(start.elapsed() < Duration::from_secs(10), "{version} {frozen}: {:?}", start.elapsed());
+            assert_eq!(describe(&send.await.unwrap_err()), "abort");
+            if frozen {
+                bench.kafka.thaw_node(1);
+            } else {
+                bench.kafka.start_node(1);
+            }
+            bench.producer.begin_transaction().await.unwrap();
+            bench.send("next").await.unwrap();
+            bench.producer.commit_transaction().await.unwrap();
+            assert_eq!(bench.committed().await, ["next"]);
+        }
+    }
+}
+
 /// A record that fills its batch.
 fn big(number: i32) -> ProducerRecord {
     ProducerRecord::new("t").partition(0).value(format!("{number:016384}"))

@@ -184,6 +184,11 @@ impl Engine {
             self.expire(now, at, &batch);
             return;
         }
+        if let Some(reason) = self.dropping.clone() {
+            let flight = Flight { ticket: 0, node: -1, batch, given_up };
+            self.fail(now, at, &flight, reason);
+            return;
+        }
         let content_is_gone = matches!(batch.content, Content::Away);
         if content_is_gone {
             let flight = Flight { ticket: 0, node: -1, batch, given_up };
@@ -229,6 +234,10 @@ impl Engine {
     }
 
     fn split(&mut self, now: Instant, at: usize, flight: Flight, error: Error) {
+        if let Some(reason) = self.dropping.clone() {
+            self.fail(now, at, &flight, reason);
+            return;
+        }
         let Flight { batch, ticket, node, given_up } = flight;
         let halves = match &batch.content {
             Content::Packed(bytes, _) => split::halves(bytes, self.settings.codec, self.settings.level),

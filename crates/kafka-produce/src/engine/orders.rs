@@ -39,7 +39,8 @@ impl Engine {
         outstanding
     }
 
-    /// Fails what was never sent; what was sent is still outstanding.
+    /// Fails everything that is not in flight. What is in flight is still outstanding, and fails instead of being sent
+    /// again: a broker that is away must not hold an abort up for longer than a request takes.
     pub fn handle_fail_unsent(&mut self, now: Instant, error: &Error) -> Vec<Outstanding> {
         // Who waits for room goes first, or the room that becomes free would let them in.
         for waiting in std::mem::take(&mut self.line) {
@@ -55,16 +56,23 @@ impl Engine {
         for at in 0..self.parts.len() {
             let Some(part) = self.parts.get_mut(at) else { break };
             let error = error.clone().with_partition(part.topic, part.index);
-            let (kept, dropped) =
-                std::mem::take(&mut part.queue).into_iter().partition(super::Batch::is_again);
-            part.queue = kept;
-            let dropped: std::collections::VecDeque<_> = dropped;
+            let dropped = std::mem::take(&mut part.queue);
+            if dropped.iter().any(|batch| batch.position.is_some()) {
+                // Sent before, and whether it was written is not known.
+                part.sequences.given_up();
+            }
             for batch in dropped {
                 self.finish(&batch, Outcome::Failed(error.clone()));
             }
         }
         self.admit(now);
+        self.dropping = Some(error.clone());
         self.handle_flush()
+    }
+
+    /// What was in flight when the rest was failed has its outcome.
+    pub fn handle_dropped(&mut self) {
+        self.dropping = None;
     }
 
     /// Sequences of all partitions start again at 0 under this identity.
