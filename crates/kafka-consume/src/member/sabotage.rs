@@ -18,6 +18,8 @@ pub(crate) enum Sabotage {
     SkipWithholding,
     /// A new life begins while what was lost is still read and claimed.
     FollowNewLife,
+    /// A static leader that comes back does not ask what its group was given.
+    TrustWhatWasGiven,
 }
 
 thread_local! {

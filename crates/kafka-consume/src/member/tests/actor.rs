@@ -89,7 +89,7 @@ impl RebalanceListener for Notary {
         Box::pin(async move {
             self.dawdle().await;
             let id = self.handle.group_metadata().map_or_else(|_| String::new(), |who| who.member_id);
-            self.book.lock().unwrap().gain(&self.kafka, self.number, &id, &assigned);
+            self.book.lock().unwrap().gain(&self.kafka, self.number, &self.handle, &id, &assigned);
             Ok(())
         })
     }
@@ -118,6 +118,7 @@ pub(super) struct Orders {
 
 pub(super) struct Actor {
     pub number: usize,
+    pub instance: Option<String>,
     pub orders: Arc<Orders>,
     pub task: tokio::task::JoinHandle<()>,
 }
@@ -131,17 +132,71 @@ pub(super) fn start(
     topics: &[String],
     book: &Arc<Mutex<Book>>,
 ) -> Actor {
+    start_as(number, None, kind, kafka, cluster, config, topics, book)
+}
+
+/// As [`start`]; with an instance id it is a static member.
+#[allow(clippy::too_many_arguments)]
+pub(super) fn start_as(
+    number: usize,
+    instance: Option<String>,
+    kind: Kind,
+    kafka: &Embedded,
+    cluster: Cluster,
+    config: ConsumerConfig,
+    topics: &[String],
+    book: &Arc<Mutex<Book>>,
+) -> Actor {
     let orders = Arc::new(Orders::default());
-    let (mine, book, kafka, topics) = (Arc::clone(&orders), Arc::clone(book), kafka.clone(), topics.to_vec());
+    let play = Play {
+        number,
+        instance: instance.clone(),
+        kind,
+        kafka: kafka.clone(),
+        book: Arc::clone(book),
+        orders: Arc::clone(&orders),
+        topics: topics.to_vec(),
+    };
     let task = tokio::spawn(async move {
-        let notary =
-            |handle| Notary { number, handle, kafka, book: Arc::clone(&book), slow: Arc::clone(&mine.slow) };
-        let mut notary = Some(notary);
-        let subscribed = kind.subscribe(cluster, config, &topics, |handle| (notary.take().unwrap())(handle));
-        let mut member = match subscribed.await {
-            Ok(member) => member,
-            Err(error) => return book.lock().unwrap().trouble.push(format!("{number} subscribes: {error}")),
+        // A fenced static member is restarted, as whatever runs it would.
+        while !play.live(cluster.clone(), config.clone()).await {}
+    });
+    Actor { number, instance, orders, task }
+}
+
+struct Play {
+    number: usize,
+    instance: Option<String>,
+    kind: Kind,
+    kafka: Embedded,
+    book: Arc<Mutex<Book>>,
+    orders: Arc<Orders>,
+    topics: Vec<String>,
+}
+
+impl Play {
+    fn blame(&self, text: String) {
+        self.book.lock().unwrap().trouble.push(text);
+    }
+
+    /// From subscribing to leaving; false when it was fenced.
+    async fn live(&self, cluster: Cluster, config: ConsumerConfig) -> bool {
+        let (number, mine, book) = (self.number, &self.orders, &self.book);
+        let notary = |handle| Notary {
+            number,
+            handle,
+            kafka: self.kafka.clone(),
+            book: Arc::clone(book),
+            slow: Arc::clone(&mine.slow),
         };
+        let mut member = match self.kind.subscribe(cluster, config, &self.topics, notary).await {
+            Ok(member) => member,
+            Err(error) => {
+                self.blame(format!("{number} subscribes: {error}"));
+                return true;
+            }
+        };
+        member.instance_id.clone_from(&self.instance);
         while !mine.leave.load(Ordering::Relaxed) {
             let pause = mine.pause.swap(0, Ordering::Relaxed);
             if pause > 0 {
@@ -163,8 +218,12 @@ pub(super) fn start(
                 Err(error) => {
                     book.lock().unwrap().note(format!("{number} is told: {error}"));
                     if error.is_fatal() {
-                        let text = format!("{number} got a fatal error: {error}");
-                        return book.lock().unwrap().trouble.push(text);
+                        if self.instance.is_some() && error.kind() == crate::ErrorKind::Fenced {
+                            book.lock().unwrap().vanished(number);
+                            return false;
+                        }
+                        self.blame(format!("{number} got a fatal error: {error}"));
+                        return true;
                     }
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
@@ -179,9 +238,9 @@ pub(super) fn start(
             }
         }
         if let Err(error) = member.leave(true).await {
-            book.lock().unwrap().trouble.push(format!("{number} cannot leave: {error}"));
+            self.blame(format!("{number} cannot leave: {error}"));
         }
         book.lock().unwrap().vanished(number);
-    });
-    Actor { number, orders, task }
+        true
+    }
 }

@@ -1,6 +1,7 @@
 //! What an onlooker of a group writes down, and the rules it holds the group to.
 //!
-//! - No partition is claimed by two members that the coordinator both has in the group.
+//! - No partition is claimed by two members that the coordinator both has in the group. (It keeps a classic static
+//!   member that missed a rebalance, and assigns its partitions all the same: such a one is at an old generation.)
 //! - A member is handed records only of partitions it claims: from the end of `on_assign` to the end of
 //!   `on_revoke` or `on_lost`.
 //! - What is committed lies never beyond the first record that nobody has processed, and never moves back. A
@@ -12,6 +13,8 @@ use kafka_read::Records;
 use testkit::embedded::Embedded;
 use tokio::time::Instant;
 
+use crate::ConsumerHandle;
+
 pub(super) const GROUP: &str = "g";
 
 pub(super) type Key = (String, i32);
@@ -19,6 +22,7 @@ pub(super) type Key = (String, i32);
 #[derive(Default)]
 struct Claim {
     id: String,
+    handle: Option<ConsumerHandle>,
     partitions: BTreeSet<Key>,
     /// Handed out, not processed.
     open: Vec<(Key, i64)>,
@@ -44,6 +48,8 @@ pub(super) struct Book {
     aloud: bool,
     pub assigned_calls: u64,
     pub lost_calls: u64,
+    /// Members are classic and static.
+    pub old_generations: bool,
 }
 
 impl Book {
@@ -57,6 +63,7 @@ impl Book {
             aloud: std::env::var_os("GROUPS_ALOUD").is_some(),
             assigned_calls: 0,
             lost_calls: 0,
+            old_generations: false,
         }
     }
 
@@ -77,18 +84,34 @@ impl Book {
         self.story.join("\n")
     }
 
-    pub fn gain(&mut self, kafka: &Embedded, member: usize, id: &str, gained: &[Key]) {
+    pub fn gain(
+        &mut self,
+        kafka: &Embedded,
+        member: usize,
+        handle: &ConsumerHandle,
+        id: &str,
+        gained: &[Key],
+    ) {
         self.assigned_calls += 1;
         self.note(format!("{member} ({id}) is assigned {gained:?}"));
-        self.claims.entry(member).or_default().id = id.to_owned();
-        let live: BTreeSet<String> = kafka.group_members(GROUP).into_iter().map(|member| member.id).collect();
+        let claim = self.claims.entry(member).or_default();
+        (claim.id, claim.handle) = (id.to_owned(), Some(handle.clone()));
+        let present: BTreeMap<String, i32> =
+            kafka.group_members(GROUP).into_iter().map(|member| (member.id, member.epoch)).collect();
+        let left_behind = |claim: &Claim| {
+            let now = present.get(&claim.id);
+            let known = claim.handle.as_ref().and_then(|handle| handle.group_metadata().ok());
+            self.old_generations
+                && known.is_none_or(|known| now.is_some_and(|now| known.generation_id < *now))
+        };
+        let live = |claim: &Claim| present.contains_key(&claim.id) && !left_behind(claim);
         let mut doubled = Vec::new();
         for key in gained {
             for (other, claim) in &self.claims {
                 if *other != member
                     && claim.partitions.contains(key)
-                    && live.contains(&claim.id)
-                    && live.contains(id)
+                    && live(claim)
+                    && present.contains_key(id)
                 {
                     doubled.push(format!("{member} and {other} both own {key:?}"));
                 }

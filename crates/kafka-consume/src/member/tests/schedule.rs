@@ -1,6 +1,7 @@
 //! Random lives of groups, held to the rules of [`super::book`]: joins, leaves, crashes, slow callers, slow
-//! callbacks, dropped polls, lost and late answers, refusals, fences, moves and halts of the coordinator. In the
-//! end the group has to settle, everything has to be read, and what is committed has to be all of it.
+//! callbacks, dropped polls, lost and late answers, refusals, fences, moves and halts of the coordinator, topics
+//! that grow; in every third group the members are static, and who went or crashed comes back under its old name.
+//! In the end the group has to settle, everything has to be read, and what is committed has to be all of it.
 //!
 //! `GROUPS_SCHEDULES` is how many a run tries of each kind, `GROUPS_SEED` replays one. A seed decides the
 //! schedule and everything the member draws; the order in which tasks of one instant run is the runtime's.
@@ -15,7 +16,7 @@ use kafka_meta::Cluster;
 use kafka_meta::wire::protocol::messages::ApiKey;
 use testkit::embedded::Embedded;
 
-use super::actor::{Actor, Kind, start};
+use super::actor::{Actor, Kind, start_as};
 use super::book::{Book, GROUP, Key};
 use crate::ConsumerConfig;
 use crate::member::sabotage::{self, Sabotage};
@@ -27,8 +28,13 @@ struct Life {
     book: Arc<Mutex<Book>>,
     config: ConsumerConfig,
     topics: Vec<String>,
-    all: BTreeSet<Key>,
+    /// Shared with the onlooker: topics grow.
+    all: Arc<Mutex<BTreeSet<Key>>>,
     actors: Vec<Actor>,
+    /// Whether members are static; who is on its way out, and the names nobody has now.
+    fixed: bool,
+    leaving: Vec<Actor>,
+    away: Vec<String>,
     started: usize,
     frozen: Option<i32>,
 }
@@ -61,7 +67,54 @@ impl Life {
             .with_heartbeat_interval_ms(1_000)
             .with_rebalance_timeout_ms(rng.i32(6_000..20_000));
         let book = Arc::new(Mutex::new(Book::new()));
-        Life { rng, kind, kafka, book, config, topics, all, actors: Vec::new(), started: 0, frozen: None }
+        let fixed = rng.u32(0..3) == 0;
+        book.lock().unwrap().old_generations = fixed && kind != Kind::Consumer;
+        Life {
+            rng,
+            kind,
+            kafka,
+            book,
+            config,
+            topics,
+            all: Arc::new(Mutex::new(all)),
+            actors: Vec::new(),
+            fixed,
+            leaving: Vec::new(),
+            away: Vec::new(),
+            started: 0,
+            frozen: None,
+        }
+    }
+
+    fn all(&self) -> BTreeSet<Key> {
+        self.all.lock().unwrap().clone()
+    }
+
+    /// One more partition of a topic.
+    fn grow(&mut self) {
+        let topic = self.topics[self.rng.usize(0..self.topics.len())].clone();
+        let count = i32::try_from(self.all().iter().filter(|(name, _)| *name == topic).count()).unwrap();
+        if count < 6 {
+            self.note(format!("{topic} grows to {}", count + 1));
+            self.kafka.add_partitions(&topic, count + 1);
+            self.all.lock().unwrap().insert((topic, count));
+        }
+    }
+
+    /// A name for a static member: one that is free again, or a new one.
+    fn name(&mut self) -> Option<String> {
+        if !self.fixed {
+            return None;
+        }
+        let (gone, leaving) = self.leaving.drain(..).partition(|actor: &Actor| actor.task.is_finished());
+        self.leaving = leaving;
+        let gone: Vec<Actor> = gone;
+        self.away.extend(gone.into_iter().filter_map(|actor| actor.instance));
+        if self.away.is_empty() || self.rng.u32(0..4) == 0 {
+            return Some(format!("static-{}", self.started));
+        }
+        let at = self.rng.usize(0..self.away.len());
+        Some(self.away.swap_remove(at))
     }
 
     fn note(&self, text: String) {
@@ -69,7 +122,7 @@ impl Life {
     }
 
     fn write(&mut self) {
-        for (topic, partition) in &self.all {
+        for (topic, partition) in &self.all() {
             let count = self.rng.usize(0..15);
             if count > 0 {
                 self.kafka.append_records(topic, *partition, (0..count).map(|n| ("k", n.to_string())));
@@ -78,12 +131,14 @@ impl Life {
     }
 
     async fn join(&mut self) {
-        let cluster = Cluster::connect_with(self.kafka.config()).await.unwrap();
+        let cluster = self.kafka.config().with_metadata_max_age(Duration::from_secs(30));
+        let cluster = Cluster::connect_with(cluster).await.unwrap();
         let number = self.started;
+        let name = self.name();
         self.started += 1;
-        self.note(format!("{number} starts"));
-        let actor =
-            start(number, self.kind, &self.kafka, cluster, self.config.clone(), &self.topics, &self.book);
+        self.note(format!("{number} starts as {name:?}"));
+        let (config, topics) = (self.config.clone(), &self.topics);
+        let actor = start_as(number, name, self.kind, &self.kafka, cluster, config, topics, &self.book);
         self.actors.push(actor);
     }
 
@@ -157,7 +212,7 @@ impl Life {
     }
 
     async fn step(&mut self) {
-        match self.rng.u32(0..17) {
+        match self.rng.u32(0..18) {
             0..=2 if self.actors.len() < 4 => self.join().await,
             3 => {
                 if let Some(actor) = self.take_any() {
@@ -166,12 +221,14 @@ impl Life {
                     actor.orders.drops.store(drops, Ordering::Relaxed);
                     actor.orders.patience.store(self.rng.u64(0..100), Ordering::Relaxed);
                     actor.orders.leave.store(true, Ordering::Relaxed);
+                    self.leaving.push(actor);
                 }
             }
             4 => {
                 if let Some(actor) = self.take_any() {
                     actor.task.abort();
                     let _ = actor.task.await;
+                    self.away.extend(actor.instance);
                     self.book.lock().unwrap().vanished(actor.number);
                 }
             }
@@ -225,6 +282,7 @@ impl Life {
                 }
             },
             13 => self.write(),
+            14 => self.grow(),
             _ => self.fault(),
         }
     }
@@ -244,14 +302,15 @@ impl Life {
 
     fn is_settled(&self) -> Result<(), String> {
         let book = self.book.lock().unwrap();
-        if book.claimed() != self.all {
-            return Err(format!("owned is only {:?} of {:?}", book.claimed(), self.all));
+        let all = self.all();
+        if book.claimed() != all {
+            return Err(format!("owned is only {:?} of {all:?}", book.claimed()));
         }
         let members = self.kafka.group_members(GROUP).len();
         if members != self.actors.len() {
             return Err(format!("the coordinator has {members} of {} members", self.actors.len()));
         }
-        if self.all.len() >= self.actors.len() && self.topics.len() == 1 {
+        if all.len() >= self.actors.len() && self.topics.len() == 1 {
             for actor in &self.actors {
                 if book.claims_of(actor.number) == 0 {
                     return Err(format!("{} has nothing", actor.number));
@@ -262,7 +321,7 @@ impl Life {
     }
 
     fn is_read(&self, book: &Book) -> Result<(), String> {
-        for key in &self.all {
+        for key in &self.all() {
             let (end, read) = (self.kafka.high_watermark(&key.0, key.1), book.prefix(key));
             if read != end {
                 return Err(format!("{key:?} is read below {read} of {end}"));
@@ -304,7 +363,7 @@ impl Life {
                 .map_err(|_| format!("{} does not get away", actor.number))?;
         }
         self.trouble()?;
-        for key in &self.all {
+        for key in &self.all() {
             let (end, committed) =
                 (self.kafka.high_watermark(&key.0, key.1), self.kafka.committed(GROUP, &key.0, key.1));
             if end > 0 && committed != Some(end) {
@@ -326,11 +385,12 @@ fn live(seed: u64, kind: Kind) -> Result<(), String> {
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let mut life = Life::new(seed, kind);
-        let (kafka, book, all) = (life.kafka.clone(), Arc::clone(&life.book), life.all.clone());
+        let (kafka, book, all) = (life.kafka.clone(), Arc::clone(&life.book), Arc::clone(&life.all));
         let onlooker = tokio::spawn(async move {
             loop {
                 kafka
                     .until(Duration::from_secs(3600), |kafka| {
+                        let all = all.lock().unwrap().clone();
                         book.lock().unwrap().check_commits(kafka, &all);
                         false
                     })
@@ -402,4 +462,9 @@ fn records_of_partitions_on_their_way_are_noticed() {
 #[test]
 fn a_new_life_that_keeps_the_old_ones_partitions_is_noticed() {
     notices(Sabotage::FollowNewLife, Kind::Consumer, "");
+}
+
+#[test]
+fn partitions_that_a_returning_leader_overlooks_are_noticed() {
+    notices(Sabotage::TrustWhatWasGiven, Kind::Eager, "does not settle");
 }
