@@ -324,8 +324,9 @@ async fn brokers_of_3_9_are_asked_as_of_old() {
         .unwrap();
     let admin = admin(&kafka).await;
     one(admin.create_topics([NewTopic::new("t").partitions(2)]).await.unwrap()).unwrap();
-    let offsets = admin.alter_group_offsets("g", [(("t", 0), CommittedOffset::new(0))]).await.unwrap();
-    assert_eq!(kinds(&offsets), [None]);
+    // Two: an empty group that loses its last offset is gone by itself.
+    let both = [(("t", 0), CommittedOffset::new(0)), (("t", 1), CommittedOffset::new(0))];
+    assert_eq!(kinds(&admin.alter_group_offsets("g", both).await.unwrap()), [None, None]);
     let mut member = classic(&admin, "g", "t").await;
     let found = polling!(member, stable(&admin, "g", 1));
     assert_eq!((found.group_type, found.members[0].assignment.len()), (GroupType::Classic, 2));
@@ -344,4 +345,23 @@ async fn brokers_of_3_9_are_asked_as_of_old() {
     one(admin.delete_group_offsets("g", [("t", 0)]).await.unwrap()).unwrap();
     one(admin.delete_groups(["g"]).await.unwrap()).unwrap();
     one(admin.delete_topics(["t"]).await.unwrap()).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn brokers_of_4_4_say_it_in_other_words() {
+    if !kafka::enabled() {
+        return;
+    }
+    let kafka = Kafka::builder().version("4.4.0").start().await.unwrap();
+    let admin = admin(&kafka).await;
+    let set = [(ConfigResource::group("g"), [AlterConfigOp::set(SESSION, "4000")])];
+    let error = one(admin.incremental_alter_configs(set).await.unwrap()).unwrap_err();
+    assert_eq!((error.kind(), error.group()), (ErrorKind::Broker(ErrorCode::INVALID_CONFIG), Some("g")));
+    assert!(error.to_string().contains("must be in the range 45000 to 60000"), "{error}");
+    one(admin.create_topics([NewTopic::new("t")]).await.unwrap()).unwrap();
+    let set = admin.alter_group_offsets("g", [(("t", 0), CommittedOffset::new(0))]).await.unwrap();
+    assert_eq!(kinds(&set), [None]);
+    let found = one(admin.describe_groups(["g"]).await.unwrap()).unwrap();
+    assert_eq!((found.group_type, found.state), (GroupType::Classic, GroupState::Empty));
+    one(admin.delete_groups(["g"]).await.unwrap()).unwrap();
 }
