@@ -1,9 +1,10 @@
 //! Settings by the names of Java's client and of librdkafka, pure.
 //!
-//! One file usually configures a whole client, so the cluster, the consumer and the producer are given the same
-//! properties and each takes what is its own. Nothing is passed over in silence that would change what is read or who can read
+//! One file usually configures a whole client, so cluster, consumer and producer are given the same properties and
+//! each takes what is its own. Nothing is passed over in silence that would change what is read or who can read
 //! along: a name is *taken*, *passed over* because it only tunes something this client does not have, or *refused*
-//! with the reason. A name nobody knows is refused as well: it is a typing error, or a promise that cannot be kept.
+//! with the reason, some unless the value is what this client does anyway. A name nobody knows is refused as well: it is
+//! a typing error, or a promise that cannot be kept.
 //!
 //! `names` is the list of names, `cluster` makes a [`ClusterConfig`](crate::ClusterConfig), `jaas` reads Java's
 //! login lines, `text` reads a properties file.
@@ -50,6 +51,8 @@ impl Properties {
                     tracing::debug!(setting = name, why, "passed over");
                     continue;
                 }
+                Fate::Only(only, _) if value.trim().eq_ignore_ascii_case(only) => continue,
+                Fate::Only(only, why) => return Err(properties.error(format!("{name} is not {only}: {why}"))),
                 Fate::Refused(why) => return Err(properties.error(format!("{name}: {why}"))),
             };
             let value = crate::Secret::new(value);

@@ -14,6 +14,7 @@ mod oidc;
 mod scram;
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use oauth::{Bearer, Tokens};
@@ -91,8 +92,9 @@ impl Sasl {
         }
     }
 
-    /// One login. Asks for a token where one is needed; dropping the future abandons that.
-    pub(crate) async fn begin(&self) -> Result<Conversation> {
+    /// One login. Asks for a token where one is needed; dropping the future abandons that. `outlives`: when the
+    /// session ends that is to be renewed; a token that ends with it is of no use then.
+    pub(crate) async fn begin(&self, outlives: Option<SystemTime>) -> Result<Conversation> {
         Ok(match &self.0 {
             Mechanism::Plain { user, password } => {
                 if user.is_empty() || user.contains('\0') || password.expose().contains('\0') {
@@ -105,7 +107,9 @@ impl Sasl {
             Mechanism::Scram { hash, user, password } => {
                 Conversation::Scram(Box::new(Scram::new(*hash, user, password.clone(), &scram::nonce()?)))
             }
-            Mechanism::OAuthBearer(tokens) => Conversation::Bearer(Bearer::new(&tokens.current().await?)?),
+            Mechanism::OAuthBearer(tokens) => {
+                Conversation::Bearer(Bearer::new(&tokens.current(outlives).await?)?)
+            }
         })
     }
 

@@ -57,7 +57,7 @@ pub(crate) async fn dial(config: &ClusterConfig, address: &Address) -> Result<Di
     let versions = within(config, HANDSHAKE, &at, shaking).await?;
     let lifetime = match &config.sasl {
         Some(sasl) => {
-            let login = login::login(&mut open, sasl, &config.client_id, &versions, &at);
+            let login = login::login(&mut open, sasl, &config.client_id, &versions, &at, None);
             within(config, LOGIN, &at, login).await?
         }
         None => None,

@@ -6,7 +6,7 @@
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::{SaslAuthenticateRequest, SaslHandshakeRequest, SaslHandshakeResponse};
 use kafka_protocol::protocol::{HeaderVersion, Request, StrBytes};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::dial::encode;
 use super::pipeline::AnswerShape;
@@ -26,17 +26,19 @@ pub(super) trait Wire: Send {
     fn ask(&mut self, frame: BytesMut, shape: AnswerShape) -> impl Future<Output = Result<Bytes>> + Send;
 }
 
-/// Logs in. Answers how long that lasts, where the broker limits it. `at` names the other side in errors.
+/// Logs in. Answers how long that lasts, where the broker limits it. `at` names the other side in errors, `renews` is
+/// the end of the session that this login is to follow, on a connection in use.
 pub(super) async fn login<W: Wire>(
     wire: &mut W,
     sasl: &Sasl,
     client_id: &str,
     versions: &ApiVersions,
     at: &str,
+    renews: Option<SystemTime>,
 ) -> Result<Option<Duration>> {
     // Before the handshake: from then on the broker waits for us, and requests may wait behind us.
-    let conversation = sasl.begin().await?;
-    let outcome = converse(wire, conversation, sasl, client_id, versions, at).await;
+    let conversation = sasl.begin(renews).await?;
+    let outcome = converse(wire, conversation, sasl, client_id, versions, at, renews.is_some()).await;
     if outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Authentication) {
         sasl.refused().await;
     }
@@ -50,6 +52,7 @@ async fn converse<W: Wire>(
     client_id: &str,
     versions: &ApiVersions,
     at: &str,
+    again: bool,
 ) -> Result<Option<Duration>> {
     let mechanism = sasl.mechanism();
     let refused =
@@ -58,6 +61,11 @@ async fn converse<W: Wire>(
     let version = versions.choose::<SaslHandshakeRequest>(1..=1)?;
     let handshake = SaslHandshakeRequest::default().with_mechanism(StrBytes::from_static_str(mechanism));
     let answer = ask(wire, &handshake, version, client_id).await?;
+    if again && ErrorCode::from(answer.error_code) == ErrorCode::ILLEGAL_SASL_STATE {
+        // Says nothing about the credentials: a new connection takes them.
+        return Err(Error::new(ErrorKind::Disconnected, LOGIN)
+            .with_detail(format!("{at}: the broker takes no second login on this connection for now")));
+    }
     check_handshake(&answer, mechanism).map_err(refused)?;
 
     let mut message = conversation.open();

@@ -8,7 +8,7 @@
 //! Progress lives here: the future of [`Renewal::step`] may be dropped at any point.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
@@ -24,6 +24,9 @@ use crate::{ClusterConfig, Error, ErrorKind, Result};
 
 /// How soon a login is tried again when its credentials could not be had.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// Brokers refuse a second login within a second of the last (34).
+const SPACING: Duration = Duration::from_millis(1_100);
 
 /// See the module's head.
 pub(super) struct Renewal {
@@ -77,7 +80,8 @@ impl Renewal {
         if self.running.is_none() && in_use && now >= session.due {
             let login = self.login.clone();
             let wire = Inside { messages: self.sender.clone(), patience: login.config.request_timeout };
-            self.running = Some(Box::pin(async move { login.run(wire).await }));
+            let left = session.ends.saturating_duration_since(now);
+            self.running = Some(Box::pin(async move { login.run(wire, left).await }));
         }
         self.running.is_some() && (self.speaking || now >= session.ends)
     }
@@ -130,15 +134,17 @@ impl Session {
         let now = Instant::now();
         // As Java: early enough for a slow answer, and not all connections at once.
         let part = 0.85 + 0.1 * fastrand::f64();
-        Session { due: now + lifetime.mul_f64(part), ends: now + lifetime }
+        let due = lifetime.mul_f64(part).max(SPACING).min(lifetime);
+        Session { due: now + due, ends: now + lifetime }
     }
 }
 
 impl Login {
-    async fn run(&self, mut wire: Inside) -> Result<Option<Duration>> {
+    async fn run(&self, mut wire: Inside, left: Duration) -> Result<Option<Duration>> {
         let Some(sasl) = &self.config.sasl else { return Ok(None) };
         let at = self.address.to_string();
-        let login = login::login(&mut wire, sasl, &self.config.client_id, &self.versions, &at);
+        let ends = SystemTime::now() + left;
+        let login = login::login(&mut wire, sasl, &self.config.client_id, &self.versions, &at, Some(ends));
         // Generous where the network is slow; it is the token provider that needs a bound.
         let limit = self.config.connect_timeout + self.config.request_timeout;
         tokio::time::timeout(limit, login).await.unwrap_or_else(|_| {

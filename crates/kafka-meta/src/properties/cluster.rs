@@ -92,7 +92,30 @@ const TLS: &[&str] = &[
 
 const SASL: &[&str] = &["sasl.mechanism", "sasl.jaas.config", "sasl.username", "sasl.password"];
 
+/// Java's classes that do what the feature `oidc` does.
+#[cfg(feature = "oidc")]
+const OIDC_CLASSES: &[(&str, &[&str])] = &[
+    (
+        "sasl.login.callback.handler.class",
+        &[
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+            "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
+        ],
+    ),
+    (
+        "sasl.oauthbearer.jwt.retriever.class",
+        &[
+            "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
+            "org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetriever",
+        ],
+    ),
+];
+
 const OIDC: &[&str] = &[
+    "sasl.login.callback.handler.class",
+    "sasl.oauthbearer.jwt.retriever.class",
+    "https.ca.location",
+    "https.ca.pem",
     "sasl.oauthbearer.token.endpoint.url",
     "sasl.oauthbearer.method",
     "sasl.oauthbearer.client.id",
@@ -176,7 +199,19 @@ fn oauthbearer(given: &Properties) -> Result<Sasl> {
     let client = either(client, "clientId")?.ok_or_else(|| missing(client))?;
     let secret = "sasl.oauthbearer.client.secret";
     let secret = either(secret, "clientSecret")?.ok_or_else(|| missing(secret))?;
+    for (setting, classes) in OIDC_CLASSES {
+        if given.text(setting).is_some_and(|class| !classes.contains(&class)) {
+            let why = "is not a class of Kafka's own; the place for code is Sasl::oauthbearer";
+            return Err(given.refuse(setting, why));
+        }
+    }
     let mut provider = crate::ClientCredentials::new(endpoint, client.expose(), secret);
+    match (given.text("https.ca.location"), given.text("https.ca.pem")) {
+        (Some(_), Some(_)) => return Err(given.refuse("https.ca.pem", "is set, and so is https.ca.location")),
+        (Some("probe") | None, None) => {}
+        (Some(file), None) => provider = provider.with_tls(crate::TlsConfig::new().with_ca_file(file)),
+        (None, Some(pem)) => provider = provider.with_tls(crate::TlsConfig::new().with_ca_pem(pem)),
+    }
     if let Some(scope) = either("sasl.oauthbearer.scope", "scope")? {
         provider = provider.with_scope(scope.expose());
     }
@@ -212,7 +247,9 @@ mod tls {
             let used = settings.iter().any(|setting| given.text(setting).is_some());
             let is_pem = given.text(kind).is_some_and(|kind| kind.eq_ignore_ascii_case("PEM"));
             if (used || given.text(kind).is_some()) && !is_pem {
-                return Err(given.refuse(kind, "has to be PEM: JKS and PKCS12 stores are not read"));
+                let why = "has to be PEM: JKS and PKCS12 stores are not read; `keytool -exportcert -rfc` and \
+                    `openssl pkcs12 -nodes` make PEM of them";
+                return Err(given.refuse(kind, why));
             }
         }
         let one_of = |settings: &[&'static str]| {

@@ -14,21 +14,29 @@ pub enum Fate {
     Producer,
     /// Another name of this one.
     As(&'static str),
-    /// Changes nothing about what is read.
+    /// Changes nothing about what is read or written.
     PassedOver(&'static str),
+    /// Only this value is what this client does; any other is refused for the reason that follows.
+    Only(&'static str, &'static str),
     /// Would change something this client does otherwise, or not at all.
     Refused(&'static str),
 }
 
-use Fate::{As, Both, Cluster, Consumer, PassedOver, Producer, Refused};
+use Fate::{As, Both, Cluster, Consumer, Only, PassedOver, Producer, Refused};
 
 const TUNING: &str = "tunes something this client does by itself";
 const TYPES: &str = "records are bytes here";
 const METRICS: &str = "metrics are read through metrics()";
+const TRIES: &str = "tries are bounded by time: delivery.timeout.ms";
 const LOGGING: &str = "logging is tracing's";
 const IN_CODE: &str = "is set in code, on the member";
 const KERBEROS: &str = "GSSAPI (Kerberos) is not supported";
-const STORES: &str = "PEM keys without a password are read";
+const STORES: &str = "JKS and PKCS12 stores are not read, nor keys with a password: make PEM of it with \
+    `openssl pkcs12 -in STORE -nodes -out PEM` and set ssl.keystore.type=PEM";
+const TRUST: &str = "JKS and PKCS12 stores are not read, and PEM has no password: make PEM of it with \
+    `keytool -exportcert -rfc -keystore STORE -alias CA -file PEM` and set ssl.truststore.type=PEM";
+const ASSERTION: &str = "tokens are asked for with a client's secret, not with an assertion";
+const BROKER: &str = "a setting of brokers, which check tokens";
 const PINNED: &str = "TLS 1.2 and 1.3 are spoken, with rustls' own choice of ciphers";
 const CLASSES: &str = "Java classes cannot be loaded; the place for code is Sasl::oauthbearer";
 
@@ -66,7 +74,7 @@ pub static NAMES: &[(&str, Fate)] = &[
     ("ssl.keystore.certificate.chain", Cluster),
     ("ssl.endpoint.identification.algorithm", Cluster),
     ("enable.ssl.certificate.verification", Cluster),
-    ("ssl.truststore.password", Refused("PEM trust stores have no password")),
+    ("ssl.truststore.password", Refused(TRUST)),
     ("ssl.keystore.password", Refused(STORES)),
     ("ssl.key.password", Refused(STORES)),
     ("ssl.enabled.protocols", Refused(PINNED)),
@@ -83,7 +91,7 @@ pub static NAMES: &[(&str, Fate)] = &[
     ("ssl.secure.random.implementation", PassedOver(TUNING)),
     ("security.providers", Refused("Java classes cannot be loaded")),
     ("sasl.client.callback.handler.class", Refused(CLASSES)),
-    ("sasl.login.callback.handler.class", Refused(CLASSES)),
+    ("sasl.login.callback.handler.class", Cluster),
     ("sasl.login.class", Refused(CLASSES)),
     ("sasl.oauthbearer.token.endpoint.url", Cluster),
     ("sasl.oauthbearer.method", Cluster),
@@ -92,6 +100,32 @@ pub static NAMES: &[(&str, Fate)] = &[
     ("sasl.oauthbearer.client.secret", Cluster),
     ("sasl.oauthbearer.client.credentials.client.secret", As("sasl.oauthbearer.client.secret")),
     ("sasl.oauthbearer.scope", Cluster),
+    ("sasl.oauthbearer.header.urlencode", PassedOver("always, as RFC 6749 has it")),
+    ("sasl.oauthbearer.jwt.retriever.class", Cluster),
+    ("sasl.oauthbearer.jwt.validator.class", PassedOver("it is for brokers to check a token")),
+    ("sasl.oauthbearer.scope.claim.name", PassedOver("it is for brokers to check a token")),
+    ("sasl.oauthbearer.sub.claim.name", PassedOver("it is for brokers to check a token")),
+    ("sasl.oauthbearer.clock.skew.seconds", PassedOver(BROKER)),
+    ("sasl.oauthbearer.expected.audience", PassedOver(BROKER)),
+    ("sasl.oauthbearer.expected.issuer", PassedOver(BROKER)),
+    ("sasl.oauthbearer.jwks.endpoint.url", PassedOver(BROKER)),
+    ("sasl.oauthbearer.jwks.endpoint.refresh.ms", PassedOver(BROKER)),
+    ("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", PassedOver(BROKER)),
+    ("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", PassedOver(BROKER)),
+    ("sasl.oauthbearer.grant.type", Only("client_credentials", ASSERTION)),
+    ("sasl.oauthbearer.assertion.algorithm", PassedOver(ASSERTION)),
+    ("sasl.oauthbearer.assertion.claim.aud", Refused(ASSERTION)),
+    ("sasl.oauthbearer.assertion.claim.exp.seconds", PassedOver(ASSERTION)),
+    ("sasl.oauthbearer.assertion.claim.iss", Refused(ASSERTION)),
+    ("sasl.oauthbearer.assertion.claim.jti.include", PassedOver(ASSERTION)),
+    ("sasl.oauthbearer.assertion.claim.nbf.seconds", PassedOver(ASSERTION)),
+    ("sasl.oauthbearer.assertion.claim.sub", Refused(ASSERTION)),
+    ("sasl.oauthbearer.assertion.file", Refused(ASSERTION)),
+    ("sasl.oauthbearer.assertion.private.key.file", Refused(ASSERTION)),
+    ("sasl.oauthbearer.assertion.private.key.passphrase", Refused(ASSERTION)),
+    ("sasl.oauthbearer.assertion.template.file", Refused(ASSERTION)),
+    ("https.ca.location", Cluster),
+    ("https.ca.pem", Cluster),
     ("sasl.oauthbearer.config", Refused("tokens for tests only are made in code: Sasl::oauthbearer")),
     ("sasl.oauthbearer.extensions", Refused("extensions are set in code: Token::with_extension")),
     (
@@ -101,7 +135,10 @@ pub static NAMES: &[(&str, Fate)] = &[
     ("sasl.kerberos.service.name", Refused(KERBEROS)),
     ("sasl.kerberos.principal", Refused(KERBEROS)),
     ("sasl.kerberos.keytab", Refused(KERBEROS)),
-    ("sasl.kerberos.kinit.cmd", Refused(KERBEROS)),
+    ("sasl.kerberos.kinit.cmd", PassedOver(KERBEROS)),
+    ("sasl.kerberos.min.time.before.relogin", PassedOver(KERBEROS)),
+    ("sasl.kerberos.ticket.renew.jitter", PassedOver(KERBEROS)),
+    ("sasl.kerberos.ticket.renew.window.factor", PassedOver(KERBEROS)),
     ("sasl.login.refresh.buffer.seconds", PassedOver(TUNING)),
     ("sasl.login.refresh.min.period.seconds", PassedOver(TUNING)),
     ("sasl.login.refresh.window.factor", PassedOver(TUNING)),
@@ -136,14 +173,24 @@ pub static NAMES: &[(&str, Fate)] = &[
     ("group.remote.assignor", Refused(IN_CODE)),
     ("partition.assignment.strategy", Refused(IN_CODE)),
     ("internal.leave.group.on.close", Refused("a member that is dropped never leaves; leave() does")),
-    ("enable.auto.offset.store", Refused("what a poll returned is done when the next poll is called")),
-    ("enable.partition.eof", Refused("ends are no events; caught_up() tells")),
-    ("exclude.internal.topics", Refused("patterns never match internal topics")),
-    ("allow.auto.create.topics", Refused("reading never creates a topic")),
+    ("enable.auto.offset.store", Only("true", "what a poll returned is done when the next poll is called")),
+    ("enable.partition.eof", Only("false", "ends are no events; caught_up() tells")),
+    ("exclude.internal.topics", Only("true", "patterns never match internal topics")),
+    (
+        "allow.auto.create.topics",
+        Only("false", "reading never creates a topic; for a producer it is set in code"),
+    ),
+    ("internal.throw.on.fetch.stable.offset.unsupported", PassedOver(TUNING)),
+    ("share.acknowledgement.mode", Refused("share groups are not supported")),
+    ("share.acquire.mode", Refused("share groups are not supported")),
+    ("bootstrap.controllers", Refused("controllers are reached through brokers")),
     ("interceptor.classes", Refused("Java classes cannot be loaded")),
     ("config.providers", Refused("values are taken as they are")),
     ("plugin.library.paths", Refused("libraries cannot be loaded")),
-    ("metadata.recovery.strategy", Refused("bootstrap addresses are always asked when no broker answers")),
+    (
+        "metadata.recovery.strategy",
+        Only("rebootstrap", "bootstrap addresses are always asked when no broker answers"),
+    ),
     // What is written.
     ("acks", Producer),
     ("request.required.acks", As("acks")),
@@ -173,22 +220,36 @@ pub static NAMES: &[(&str, Fate)] = &[
     ("partitioner.ignore.keys", Producer),
     ("transaction.timeout.ms", Producer),
     ("transactional.id", Refused("is set in code: Producer::transactional")),
-    ("retries", Refused("delivery.timeout.ms says for how long a batch is tried")),
-    ("message.send.max.retries", Refused("delivery.timeout.ms says for how long a batch is tried")),
+    (
+        "transaction.two.phase.commit.enable",
+        Only("false", "transactions of two phases (KIP-939) are not supported"),
+    ),
     ("enable.gapless.guarantee", Refused("a record that fails is told; those behind it go on")),
-    ("key.serializer", PassedOver(TYPES)),
-    ("value.serializer", PassedOver(TYPES)),
-    ("partitioner.adaptive.partitioning.enable", PassedOver(TUNING)),
-    ("partitioner.availability.timeout.ms", PassedOver(TUNING)),
-    ("sticky.partitioning.linger.ms", PassedOver(TUNING)),
-    ("metadata.max.idle.ms", PassedOver(TUNING)),
-    ("queue.buffering.max.messages", PassedOver(TUNING)),
-    ("queue.buffering.backpressure.threshold", PassedOver(TUNING)),
-    ("batch.num.messages", PassedOver(TUNING)),
     ("delivery.report.only.error", PassedOver("every send has its outcome")),
+    ("retries", Only("2147483647", TRIES)),
+    ("message.send.max.retries", Only("2147483647", TRIES)),
     // Passed over.
     ("key.deserializer", PassedOver(TYPES)),
     ("value.deserializer", PassedOver(TYPES)),
+    ("key.serializer", PassedOver(TYPES)),
+    ("value.serializer", PassedOver(TYPES)),
+    ("batch.num.messages", PassedOver("a batch is bounded by its bytes: batch.size")),
+    ("queue.buffering.max.messages", PassedOver("the buffer is bounded by its bytes: buffer.memory")),
+    ("queue.buffering.backpressure.threshold", PassedOver(TUNING)),
+    ("sticky.partitioning.linger.ms", PassedOver(TUNING)),
+    ("partitioner.adaptive.partitioning.enable", PassedOver(TUNING)),
+    ("partitioner.availability.timeout.ms", PassedOver(TUNING)),
+    ("metadata.max.idle.ms", PassedOver(TUNING)),
+    ("topic.metadata.refresh.fast.interval.ms", PassedOver(TUNING)),
+    ("topic.metadata.refresh.sparse", PassedOver(TUNING)),
+    ("topic.metadata.propagation.max.ms", PassedOver(TUNING)),
+    ("socket.max.fails", PassedOver(TUNING)),
+    ("broker.address.ttl", PassedOver(TUNING)),
+    ("broker.address.family", PassedOver("every address of a name is tried")),
+    ("broker.version.fallback", PassedOver("brokers are asked for their versions")),
+    ("api.version.fallback.ms", PassedOver("brokers are asked for their versions")),
+    ("api.version.request.timeout.ms", PassedOver(TUNING)),
+    ("receive.message.max.bytes", PassedOver("an answer's size is bounded by what was asked for")),
     ("client.dns.lookup", PassedOver("every address of a name is tried")),
     ("connections.max.idle.ms", PassedOver(TUNING)),
     ("reconnect.backoff.ms", PassedOver(TUNING)),

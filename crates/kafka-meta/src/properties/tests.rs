@@ -238,3 +238,64 @@ fn tokens_by_client_credentials_are_configured_either_way() {
         assert!(text.contains(words), "{text}");
     }
 }
+
+#[test]
+fn what_this_client_does_anyway_may_be_said_and_nothing_else() {
+    for (name, fate) in NAMES {
+        let Fate::Only(only, why) = fate else { continue };
+        ClusterConfig::from_properties([BOOT, (name, only)]).unwrap();
+        let error = refusal(&[BOOT, (name, "another")]);
+        assert!(error.contains(&format!("{name} is not {only}: {why}")), "{error}");
+    }
+}
+
+#[test]
+fn stores_of_java_are_refused_with_what_to_do() {
+    let ssl = ("security.protocol", "SSL");
+    for properties in [
+        [BOOT, ssl, ("ssl.truststore.location", "trust.jks")],
+        [BOOT, ssl, ("ssl.truststore.type", "JKS")],
+        [BOOT, ssl, ("ssl.truststore.password", "hunter2")],
+    ] {
+        let error = refusal(&properties);
+        assert!(error.contains("keytool -exportcert -rfc"), "{error}");
+    }
+    for properties in [
+        [BOOT, ssl, ("ssl.keystore.location", "me.p12")],
+        [BOOT, ssl, ("ssl.keystore.password", "hunter2")],
+        [BOOT, ssl, ("ssl.key.password", "hunter2")],
+    ] {
+        let error = refusal(&properties);
+        assert!(error.contains("openssl pkcs12"), "{error}");
+    }
+}
+
+#[cfg(feature = "oidc")]
+#[test]
+fn what_java_needs_for_client_credentials_is_taken() {
+    let common = [
+        BOOT,
+        ("security.protocol", "SASL_SSL"),
+        ("sasl.mechanism", "OAUTHBEARER"),
+        ("sasl.oauthbearer.token.endpoint.url", "https://login.example/token"),
+        (
+            "sasl.jaas.config",
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required \
+             clientId=\"c\" clientSecret=\"hunter2\" scope=\"kafka\" ;",
+        ),
+    ];
+    let handler = "sasl.login.callback.handler.class";
+    for class in ["OAuthBearerLoginCallbackHandler", "secured.OAuthBearerLoginCallbackHandler"] {
+        let class = format!("org.apache.kafka.common.security.oauthbearer.{class}");
+        let config =
+            ClusterConfig::from_properties(common.into_iter().chain([(handler, class.as_str())])).unwrap();
+        assert_eq!(config.sasl.as_ref().unwrap().mechanism(), "OAUTHBEARER");
+        assert!(!format!("{config:?}").contains("hunter2"));
+    }
+    let mut own = common.to_vec();
+    own.push((handler, "com.example.Login"));
+    assert!(refusal(&own).contains("Sasl::oauthbearer"));
+    let mut other = common.to_vec();
+    other.extend([("https.ca.location", "ca.pem"), ("https.ca.pem", "PEM")]);
+    assert!(refusal(&other).contains("https.ca.pem is set, and so is https.ca.location"));
+}

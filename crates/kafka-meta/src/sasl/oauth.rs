@@ -92,6 +92,9 @@ fn jwt_end(token: &str) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)
 }
 
+/// Ends are told in whole seconds, of two clocks: a session may end this much before the token it came from seems to.
+const ROUNDING: Duration = Duration::from_secs(2);
+
 /// One provider's tokens, for all connections.
 pub(super) struct Tokens {
     provider: Box<dyn TokenProvider>,
@@ -116,11 +119,13 @@ impl Tokens {
         Tokens { provider: Box::new(provider), kept: Mutex::default() }
     }
 
-    /// A token that is good now.
-    pub(super) async fn current(&self) -> Result<Token> {
+    /// A token that is good now, and beyond the end of a session to be renewed.
+    pub(super) async fn current(&self, outlives: Option<SystemTime>) -> Result<Token> {
         let mut kept = self.kept.lock().await;
         let asked = SystemTime::now();
-        if let Some(kept) = kept.as_ref().filter(|kept| asked < kept.stale) {
+        let outlives = outlives.map(|end| end + ROUNDING);
+        let lasts = |kept: &&Kept| asked < kept.stale && outlives.is_none_or(|end| kept.ends > end);
+        if let Some(kept) = kept.as_ref().filter(lasts) {
             return Ok(kept.token.clone());
         }
         match self.provider.token().await {

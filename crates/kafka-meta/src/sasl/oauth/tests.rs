@@ -66,23 +66,42 @@ async fn one_token_serves_until_it_is_refused_and_a_failing_provider_costs_nothi
         }
     });
     for _ in 0..3 {
-        assert_eq!(tokens.current().await.unwrap().value.expose(), "first");
+        assert_eq!(tokens.current(None).await.unwrap().value.expose(), "first");
     }
     assert_eq!(asked.load(Ordering::SeqCst), 1);
     tokens.kept.lock().await.as_mut().unwrap().stale = SystemTime::now();
-    assert_eq!(tokens.current().await.unwrap().value.expose(), "first");
+    assert_eq!(tokens.current(None).await.unwrap().value.expose(), "first");
     assert_eq!(asked.load(Ordering::SeqCst), 2);
     tokens.forget().await;
     // One without an end is asked for each time.
-    tokens.current().await.unwrap();
-    tokens.current().await.unwrap();
+    tokens.current(None).await.unwrap();
+    tokens.current(None).await.unwrap();
     assert_eq!(asked.load(Ordering::SeqCst), 4);
 }
 
 #[tokio::test]
 async fn a_provider_without_a_token_is_an_authentication_error() {
     let tokens = Tokens::new(|| async { Err(Error::other("the provider is away")) });
-    let error = tokens.current().await.unwrap_err();
+    let error = tokens.current(None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Authentication);
     assert!(error.to_string().contains("away"), "{error}");
+}
+
+#[tokio::test]
+async fn a_session_that_ends_with_its_token_is_renewed_with_another_and_one_that_ends_before_is_not() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let tokens = Tokens::new(move || {
+        let life = Duration::from_secs(if count.fetch_add(1, Ordering::SeqCst) == 0 { 60 } else { 120 });
+        async move { Ok(Token::new("token").with_expiry(SystemTime::now() + life)) }
+    });
+    tokens.current(None).await.unwrap();
+    let session = |seconds| Some(SystemTime::now() + Duration::from_secs(seconds));
+    tokens.current(session(30)).await.unwrap();
+    assert_eq!(asked.load(Ordering::SeqCst), 1, "the broker's own limit: the token has not ended");
+    for _ in 0..3 {
+        // Several connections' sessions end with the first token; the second serves them all.
+        tokens.current(session(59)).await.unwrap();
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
 }
