@@ -12,6 +12,7 @@ mod begun_and_dropped;
 mod ending;
 mod failing;
 mod offsets;
+mod schedule;
 
 const FIRST: Identity = Identity { producer_id: 7, epoch: 0 };
 const SECOND: Identity = Identity { producer_id: 7, epoch: 1 };
