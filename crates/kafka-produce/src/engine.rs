@@ -174,6 +174,8 @@ struct Node {
     running: bool,
     in_flight: usize,
     muted_until: Option<Instant>,
+    /// Which of the busy is asked first.
+    turn: usize,
 }
 
 /// See the module's head.
@@ -186,8 +188,6 @@ pub(crate) struct Engine {
     parts: Vec<Part>,
     /// Partitions with something queued.
     busy: Vec<usize>,
-    /// Whose turn it is among the busy.
-    turn: usize,
     line: VecDeque<Waiting>,
     used: usize,
     nodes: BTreeMap<i32, Node>,
@@ -215,7 +215,6 @@ impl Engine {
             topics: HashMap::new(),
             parts: Vec::new(),
             busy: Vec::new(),
-            turn: 0,
             line: VecDeque::new(),
             used: 0,
             nodes: BTreeMap::new(),

@@ -41,7 +41,6 @@ pub(crate) struct Shared {
 
 #[derive(Default)]
 struct Tasks {
-    started: bool,
     over: bool,
     supervisor: Option<AbortHandle>,
     couriers: HashMap<i32, AbortHandle>,
@@ -196,16 +195,28 @@ impl Shared {
     ///
     /// `InvalidRequest` or `UnsupportedCodec` for settings that cannot work, before any I/O; `Closed`.
     pub fn start(self: &Arc<Self>) -> Result<()> {
-        let mut tasks = lock(&self.tasks);
-        if tasks.over {
-            return Err(Error::new(ErrorKind::Closed, "send"));
-        }
-        if !tasks.started {
-            self.config.check(self.transactions.is_some())?;
-            tasks.started = true;
+        let again = {
+            let mut tasks = lock(&self.tasks);
+            if tasks.over {
+                return Err(Error::new(ErrorKind::Closed, "send"));
+            }
+            // It never ends by itself: if it has, its runtime has.
+            let again = match &tasks.supervisor {
+                Some(supervisor) if !supervisor.is_finished() => return Ok(()),
+                Some(_) => true,
+                None => {
+                    self.config.check(self.transactions.is_some())?;
+                    false
+                }
+            };
             let span = debug_span!("producer", client_id = self.cluster.config().client_id());
             let task = self.cluster.spawn(supervisor::run(Arc::clone(self)).instrument(span));
             tasks.supervisor = Some(task.abort_handle());
+            again
+        };
+        if again {
+            let now = Instant::now().into_std();
+            self.with(|engine| engine.handle_lost_senders(now));
         }
         Ok(())
     }

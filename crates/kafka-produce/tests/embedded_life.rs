@@ -172,6 +172,36 @@ fn dropping_the_last_clone_leaves_no_task_and_needs_no_runtime() {
 }
 
 #[test]
+fn a_producer_outlives_the_runtime_it_was_first_used_on() {
+    let runtime = || Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let brokers = runtime();
+    let broker = brokers.block_on(Embedded::tcp(1)).unwrap();
+    broker.create_topic("t", 1);
+    let first = runtime();
+    let (cluster, producer) = first.block_on(async {
+        let cluster = Cluster::connect_with(broker.config()).await.unwrap();
+        let producer = Producer::new(cluster.clone(), ProducerConfig::new());
+        producer.send(record("t")).await.unwrap();
+        broker.freeze_node(1);
+        // On its way when the runtime ends.
+        let lost = tokio::time::timeout(Duration::from_millis(200), producer.send(record("t"))).await;
+        assert!(lost.is_err());
+        (cluster, producer)
+    });
+    first.shutdown_background();
+    broker.thaw_node(1);
+    runtime().block_on(async {
+        let send = async {
+            producer.send(record("t")).await.unwrap();
+            producer.close().await.unwrap();
+        };
+        tokio::time::timeout(Duration::from_secs(50), send).await.expect("a stall");
+    });
+    assert_eq!(values(&broker, "t", 0).len(), 3);
+    drop(cluster);
+}
+
+#[test]
 fn producers_and_their_futures_may_be_sent() {
     fn sendable<T: Send + Sync + Clone>() {}
     fn future<T: Send>(_: &T) {}

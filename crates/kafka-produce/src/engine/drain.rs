@@ -76,6 +76,8 @@ impl Engine {
         if let Some(until) = sender.muted_until.filter(|until| now < *until) {
             return Next::Wait(Some(until));
         }
+        sender.turn = sender.turn.wrapping_add(1);
+        let turn = sender.turn;
         let Engine { busy, parts, .. } = self;
         busy.retain(|at| {
             let Some(part) = parts.get_mut(*at) else { return false };
@@ -85,9 +87,8 @@ impl Engine {
         let hurry = self.closing || !self.line.is_empty();
         let (mut parcels, mut size, mut max_version) = (Vec::new(), 0, i16::MAX);
         let mut wait: Option<Instant> = None;
-        self.turn = self.turn.wrapping_add(1);
         for step in 0..self.busy.len() {
-            let place = self.turn.wrapping_add(step).checked_rem(self.busy.len()).unwrap_or(0);
+            let place = turn.wrapping_add(step).checked_rem(self.busy.len()).unwrap_or(0);
             let Some(at) = self.busy.get(place).copied() else { continue };
             if self.parts.get(at).is_none_or(|part| part.leader != Some(node)) {
                 continue;

@@ -129,6 +129,21 @@ impl Engine {
         self.parts.iter().all(|part| part.sequences.state() == State::Good)
     }
 
+    /// The senders are gone, with the runtime they were on: what they had on the way is lost, and others are needed.
+    pub fn handle_lost_senders(&mut self, now: Instant) {
+        let lost = Error::new(ErrorKind::Closed, "produce").with_detail("the runtime has been shut down");
+        self.nodes.clear();
+        for at in 0..self.parts.len() {
+            let Some(part) = self.parts.get_mut(at) else { break };
+            let tickets: Vec<_> = part.flights.iter().map(|flight| (flight.node, flight.ticket)).collect();
+            for (node, ticket) in tickets {
+                let verdicts = vec![(at, ticket, super::Answer::Lost(lost.clone()))];
+                self.handle_answers(now, node, verdicts, std::time::Duration::ZERO);
+            }
+            self.touch(at);
+        }
+    }
+
     /// Takes no more records; what is there goes without waiting.
     pub fn handle_close(&mut self) {
         self.closing = true;

@@ -18,7 +18,19 @@ impl Engine {
             topic.error = seen.error;
             if seen.error.is_none() && !seen.partitions.is_empty() {
                 topic.known = true;
-                topic.id = seen.id;
+                if topic.id != seen.id {
+                    // Made anew: nobody there knows this producer.
+                    for at in &topic.parts {
+                        if let Some(part) = self.parts.get_mut(*at) {
+                            part.vouched = None;
+                        }
+                    }
+                    topic.id = seen.id;
+                }
+                // One that was made anew may have fewer partitions; what is queued for the others has nowhere to go.
+                for at in topic.parts.drain(seen.partitions.len().min(topic.parts.len())..) {
+                    self.lead(at, None);
+                }
                 for partition in &seen.partitions {
                     let Ok(index) = usize::try_from(partition.index) else { continue };
                     // Indexes are dense; one that is not is left out rather than guessed around.
