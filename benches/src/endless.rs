@@ -93,6 +93,45 @@ fn send_batches(mut stream: &TcpStream, log: &Mutex<Log>) {
     }
 }
 
+/// An answer's frame.
+pub(crate) fn answer(correlation: i32, key: ApiKey, version: i16, body: &impl Encodable) -> Vec<u8> {
+    let mut out = vec![0; 4];
+    out.put_i32(correlation);
+    if key.response_header_version(version) >= 1 {
+        out.put_u8(0);
+    }
+    body.encode(&mut out, version).unwrap();
+    let length = (out.len() - 4) as u32;
+    out[..4].copy_from_slice(&length.to_be_bytes());
+    out
+}
+
+/// One topic on one node.
+pub(crate) fn metadata(port: u16, partitions: i32) -> MetadataResponse {
+    let text = |text: &str| StrBytes::from_string(text.to_owned());
+    let broker = MetadataResponseBroker::default()
+        .with_node_id(1.into())
+        .with_host(text("127.0.0.1"))
+        .with_port(i32::from(port));
+    let partitions = (0..partitions).map(|index| {
+        MetadataResponsePartition::default()
+            .with_partition_index(index)
+            .with_leader_id(1.into())
+            .with_leader_epoch(0)
+            .with_replica_nodes(vec![1.into()])
+            .with_isr_nodes(vec![1.into()])
+    });
+    let topic = MetadataResponseTopic::default()
+        .with_name(Some(text(TOPIC).into()))
+        .with_topic_id(ID)
+        .with_partitions(partitions.collect());
+    MetadataResponse::default()
+        .with_cluster_id(Some(text("endless")))
+        .with_controller_id(1.into())
+        .with_brokers(vec![broker])
+        .with_topics(vec![topic])
+}
+
 #[derive(Default)]
 struct Session {
     id: i32,
@@ -149,40 +188,11 @@ impl Connection {
     }
 
     fn answer(&mut self, correlation: i32, key: ApiKey, version: i16, body: &impl Encodable) -> Option<()> {
-        let mut out = vec![0; 4];
-        out.put_i32(correlation);
-        if key.response_header_version(version) >= 1 {
-            out.put_u8(0);
-        }
-        body.encode(&mut out, version).unwrap();
-        let length = (out.len() - 4) as u32;
-        out[..4].copy_from_slice(&length.to_be_bytes());
-        self.stream.write_all(&out).ok()
+        self.stream.write_all(&answer(correlation, key, version, body)).ok()
     }
 
     fn metadata(&self) -> MetadataResponse {
-        let text = |text: &str| StrBytes::from_string(text.to_owned());
-        let broker = MetadataResponseBroker::default()
-            .with_node_id(1.into())
-            .with_host(text("127.0.0.1"))
-            .with_port(i32::from(self.port));
-        let partitions = (0..self.partitions).map(|index| {
-            MetadataResponsePartition::default()
-                .with_partition_index(index)
-                .with_leader_id(1.into())
-                .with_leader_epoch(0)
-                .with_replica_nodes(vec![1.into()])
-                .with_isr_nodes(vec![1.into()])
-        });
-        let topic = MetadataResponseTopic::default()
-            .with_name(Some(text(TOPIC).into()))
-            .with_topic_id(ID)
-            .with_partitions(partitions.collect());
-        MetadataResponse::default()
-            .with_cluster_id(Some(text("endless")))
-            .with_controller_id(1.into())
-            .with_brokers(vec![broker])
-            .with_topics(vec![topic])
+        metadata(self.port, self.partitions)
     }
 
     fn fetch(&mut self, correlation: i32, version: i16, request: &FetchRequest) -> Option<()> {

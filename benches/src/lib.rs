@@ -1,4 +1,4 @@
-//! Measuring the read path. Programs for people to run and to read, not a library; nothing here is timed by a
+//! Measuring the read and the write path. Programs for people to run and to read, not a library; nothing here is timed by a
 //! test.
 //!
 //! | part | what it is |
@@ -7,6 +7,7 @@
 //! | `endless` | a broker that serves it for ever, at the least cost, in a process of its own |
 //! | `floor` | the least a reader of such a log can do: TCP, CRC, one walk |
 //! | `drive` | the consumer of this workspace, driven in the ways a program may |
+//! | `sink` | a broker that takes whatever is written, and the least a writer can do |
 //! | `slow` | a reader slower than its broker, for what it holds |
 //! | `usage`, `gate` | what a process used, and whether the machine was quiet |
 //! | `children` | the programs started as processes of their own, pinned |
@@ -30,5 +31,6 @@ pub mod endless;
 pub mod floor;
 pub mod gate;
 pub mod log;
+pub mod sink;
 pub mod slow;
 pub mod usage;
