@@ -24,8 +24,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use kafka_meta::{CommittedOffset, Error, TopicName};
+use kafka_meta::{Error, TopicName};
 use kafka_read::Slice;
+use kafka_read::fetch::SHUN_FOR;
+pub(crate) use kafka_read::fetch::{Asked, Leader, Pos, Retry};
 use uuid::Uuid;
 
 use crate::buffer::Queue;
@@ -33,30 +35,6 @@ use crate::config::Position;
 
 /// How long a stopped partition's error stays unspoken before `poll` returns it again.
 pub(crate) const REMIND_AFTER: Duration = Duration::from_secs(60);
-
-/// How long the leader is not asked for a redirect after a replica has failed. A leader goes on naming a dead
-/// follower until its session ends (9 s by default), and it answers such fetches at once.
-const SHUN_FOR: Duration = Duration::from_secs(10);
-
-/// The next offset to read, and the leader epoch of the batch before it where known.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Pos {
-    pub offset: i64,
-    pub epoch: Option<i32>,
-}
-
-impl Pos {
-    /// A plain offset: nothing is known of the record before it.
-    pub fn at(offset: i64) -> Self {
-        Pos { offset, epoch: None }
-    }
-}
-
-impl From<Pos> for CommittedOffset {
-    fn from(pos: Pos) -> Self {
-        CommittedOffset::new(pos.offset).with_leader_epoch(pos.epoch)
-    }
-}
 
 /// What a look-up has to find out before the partition can be fetched.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -97,13 +75,6 @@ pub(crate) struct Fault {
     pub tell_at: Option<Instant>,
 }
 
-/// The partition's leader as of the newest metadata.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Leader {
-    pub node: i32,
-    pub epoch: Option<i32>,
-}
-
 /// A replica the leader sent us to (KIP-392), until the lease ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Preferred {
@@ -118,47 +89,6 @@ pub(crate) struct Absent {
     pub told: bool,
     /// When to have metadata asked for again.
     pub ask_at: Instant,
-}
-
-/// What the fetch in flight asked for: an answer that does not match is dropped.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
-    pub node: i32,
-    pub ticket: u64,
-    pub offset: i64,
-}
-
-/// Doubling delay after faults, without a clock: jitter comes from the caller.
-#[derive(Debug, Default)]
-pub(crate) struct Retry {
-    pub at: Option<Instant>,
-    failures: u32,
-}
-
-impl Retry {
-    /// Java's `retry.backoff.ms` and `retry.backoff.max.ms`.
-    const BASE: Duration = Duration::from_millis(100);
-    const MAX: Duration = Duration::from_millis(1_000);
-
-    /// One more failure: the next attempt is due 100 ms to 1 s later, give or take a fifth.
-    pub fn fail(&mut self, now: Instant, random: f64) {
-        let delay = Self::BASE.saturating_mul(1 << self.failures.min(5)).min(Self::MAX);
-        self.failures = self.failures.saturating_add(1);
-        self.at = Some(now + delay.mul_f64(0.8 + 0.4 * random.clamp(0.0, 1.0)));
-    }
-
-    pub fn clear(&mut self) {
-        *self = Retry::default();
-    }
-
-    /// Whether the last attempt failed.
-    pub fn is_failing(&self) -> bool {
-        self.failures > 0
-    }
-
-    pub fn is_due(&self, now: Instant) -> bool {
-        self.at.is_none_or(|at| at <= now)
-    }
 }
 
 /// Where a stream stands inside the records it has taken; written per record, read by positions and commits.

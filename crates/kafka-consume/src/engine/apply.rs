@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use kafka_meta::wire::fetch::{EpochEnd, FetchAnswer, FetchedPartition, TopicRef};
 use kafka_meta::{Error, ErrorCode, ErrorKind};
 use kafka_read::batch;
+use kafka_read::fetch::TAILS;
 use tracing::{debug, info, warn};
 
 use super::check::Work;
@@ -17,9 +18,6 @@ use crate::buffer::{Kind, Slot};
 use crate::config::OffsetReset;
 use crate::position::{Pos, Preferred, State};
 use crate::session::{Fetched, Outcome};
-
-/// How often the same cut head of a batch may come, the last time alone, before it counts as damage.
-const TAILS: u32 = 3;
 
 impl Core {
     /// Takes the answer to `order`; what it returns is to be checked outside the lock and given to

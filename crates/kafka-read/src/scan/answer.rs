@@ -14,11 +14,9 @@ use super::Loss;
 use super::core::{Core, Hint, WIRE_WAIT};
 use super::partition::{Pending, Phase, Reason};
 use super::plan::FetchOrder;
-use super::work::{Part, Pos};
+use super::work::Part;
 use crate::batch::{self, AbortedFilter};
-
-/// How often the same cut head of a batch may come, the last time alone, before it counts as damage.
-const TAILS: u32 = 3;
+use crate::fetch::{Pos, TAILS};
 
 /// One partition of an answer and what it came with.
 struct Arrival<'a> {

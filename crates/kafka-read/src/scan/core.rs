@@ -18,11 +18,12 @@ use kafka_meta::{Error, ErrorKind, TopicName};
 use uuid::Uuid;
 
 use super::bounds::Bounds;
-use super::partition::{ABSENT_FOR, Item, Partition, Pending, Phase, Retry, Stage, What};
+use super::partition::{ABSENT_FOR, Item, Partition, Pending, Phase, Stage, What};
 use super::plan::FetchOrder;
 use super::spec::Order;
-use super::work::{Part, Piece, Pos, Settings, Worked, is_heavy};
+use super::work::{Part, Piece, Settings, Worked, is_heavy};
 use crate::batch::Limits;
+use crate::fetch::{Pos, Retry};
 
 /// How long a broker may hold an empty fetch back.
 pub(super) const WIRE_WAIT: Duration = Duration::from_millis(500);
@@ -220,7 +221,7 @@ impl Core {
                 && partition.is_settled()
                 && let Some(Pending::Look { asked }) = &mut partition.pending
                 && !*asked
-                && !partition.retry.waits(now)
+                && partition.retry.is_due(now)
             {
                 *asked = true;
                 return Some(Output::Look { partition: *index, ticket: partition.ticket });

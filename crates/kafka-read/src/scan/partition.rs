@@ -20,26 +20,15 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use kafka_meta::client::Backoff;
 use kafka_meta::{Error, TopicName};
 
 use super::last::Search;
-use super::work::{Part, Piece, Pos};
+use super::work::{Part, Piece};
 use super::{Loss, ScanEvent};
-
-/// How long the leader is not asked for a redirect after a replica has failed: it goes on naming a dead follower
-/// until that one's session ends.
-const SHUN_FOR: Duration = Duration::from_secs(10);
+use crate::fetch::{Asked, Leader, Pos, Retry, SHUN_FOR};
 
 /// A topic made a moment ago is unknown to some brokers for tens of milliseconds, on loaded ones for longer.
 pub(super) const ABSENT_FOR: Duration = Duration::from_secs(2);
-
-/// A leader as metadata names it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Leader {
-    pub node: i32,
-    pub epoch: Option<i32>,
-}
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Stage {
@@ -90,41 +79,6 @@ pub(super) struct Absent {
     pub since: Instant,
     /// The second question is under way.
     pub asked: bool,
-}
-
-/// When to try again. The jitter comes from the caller.
-#[derive(Debug)]
-pub(super) struct Retry {
-    pub at: Option<Instant>,
-    backoff: Backoff,
-}
-
-impl Retry {
-    pub(super) fn new() -> Self {
-        let backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
-        Retry { at: None, backoff }
-    }
-
-    pub(super) fn fail(&mut self, now: Instant, random: f64) {
-        self.at = Some(now + self.backoff.next(random));
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.at = None;
-        self.backoff.reset();
-    }
-
-    pub(super) fn waits(&self, now: Instant) -> bool {
-        self.at.is_some_and(|at| at > now)
-    }
-}
-
-/// What a fetch in flight asked for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
-    pub node: i32,
-    pub ticket: u64,
-    pub offset: i64,
 }
 
 /// Something on its way to the caller, and what is charged for it.
@@ -207,7 +161,7 @@ impl Partition {
             preferred: None,
             shun: None,
             asked: None,
-            retry: Retry::new(),
+            retry: Retry::default(),
             trouble: None,
             cut: None,
             doubted: None,

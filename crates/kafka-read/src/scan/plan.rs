@@ -9,8 +9,8 @@ use kafka_meta::{Error, ErrorCode};
 use uuid::Uuid;
 
 use super::core::{Core, Node, WIRE_WAIT};
-use super::partition::{Asked, Reason, Retry};
-use crate::fetch::{FetchSettings, Want};
+use super::partition::Reason;
+use crate::fetch::{Asked, FetchSettings, Retry, Want};
 
 /// The most bytes of one answer.
 const MAX_BYTES: usize = 8 << 20;
@@ -30,7 +30,7 @@ pub(super) struct FetchOrder {
 
 impl Node {
     fn new() -> Self {
-        Node { in_flight: false, retry: Retry::new(), muted: None, hollow: 0, used: 0 }
+        Node { in_flight: false, retry: Retry::default(), muted: None, hollow: 0, used: 0 }
     }
 }
 
@@ -42,7 +42,7 @@ impl Core {
             if partition.preferred.is_some_and(|(_, until)| until <= now) {
                 partition.preferred = None;
             }
-            if !partition.is_wanting() || partition.retry.waits(now) {
+            if !partition.is_wanting() || !partition.retry.is_due(now) {
                 continue;
             }
             match partition.source(now) {
@@ -81,7 +81,7 @@ impl Core {
         let share = self.share();
         let topic_id = self.topic_id;
         let node = self.nodes.get_mut(&id)?;
-        if node.in_flight || node.retry.waits(now) || node.muted.is_some_and(|until| until > now) {
+        if node.in_flight || !node.retry.is_due(now) || node.muted.is_some_and(|until| until > now) {
             return None;
         }
         let most = MAX_BYTES.min(share);
@@ -99,7 +99,7 @@ impl Core {
         let mut wants: Vec<(u64, bool, Want)> = Vec::new();
         let full = each.saturating_mul(2).max(share / self.partitions.len().max(1));
         for partition in self.partitions.values_mut() {
-            if partition.source(now) != Some(id) || !partition.is_wanting() || partition.retry.waits(now) {
+            if partition.source(now) != Some(id) || !partition.is_wanting() || !partition.retry.is_due(now) {
                 continue;
             }
             if partition.queued >= full {

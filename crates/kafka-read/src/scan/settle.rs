@@ -12,13 +12,14 @@ use super::Loss;
 use super::bounds::Bounds;
 use super::core::Core;
 use super::last::{Counted, Search};
-use super::partition::{ABSENT_FOR, Absent, Leader, Partition, Pending, Phase, Reason, Stage, Trouble, What};
-use super::work::{Part, Pos};
+use super::partition::{ABSENT_FOR, Absent, Partition, Pending, Phase, Reason, Stage, Trouble, What};
+use super::work::Part;
+use crate::fetch::{Leader, Pos};
 
 impl Core {
     /// Partitions to be looked up together: those of one leader, so that none waits for another's.
     pub(super) fn poll_resolve(&mut self, now: Instant) -> Option<Vec<i32>> {
-        let due = |one: &Partition| one.stage == Stage::Resolving { asked: false } && !one.retry.waits(now);
+        let due = |one: &Partition| one.stage == Stage::Resolving { asked: false } && one.retry.is_due(now);
         let first = self.partitions.values().find(|one| due(one))?;
         let (index, leader) = (first.index, first.leader.map(|leader| leader.node));
         let mut group = Vec::new();

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use kafka_meta::{Error, TopicName};
 
 use crate::batch::{self, AbortedFilter, BatchError, Damage, Limits, RawBatch, RecordSet, Verdict};
+use crate::fetch::Pos;
 use crate::records::Slice;
 use crate::{Record, Records};
 
@@ -25,20 +26,6 @@ pub(super) struct Settings {
     pub key: Option<Bytes>,
     pub limits: Limits,
     pub check_crcs: bool,
-}
-
-/// The next offset to read and the leader epoch of the batch before it, where known.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Pos {
-    pub offset: i64,
-    pub epoch: Option<i32>,
-}
-
-impl Pos {
-    /// A plain offset: nothing is known of the record before it.
-    pub(super) fn at(offset: i64) -> Self {
-        Pos { offset, epoch: None }
-    }
 }
 
 /// What is left to do of one partition's part of an answer.
