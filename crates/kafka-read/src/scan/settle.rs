@@ -63,7 +63,11 @@ impl Core {
         if partition.stage == Stage::Done {
             return;
         }
-        let (mut start, end) = bounds.stretch(&self.order, index);
+        let (mut start, mut end) = bounds.stretch(&self.order, index);
+        if let (Some(fixed), Some(found)) = (partition.end, end) {
+            // Begun again: what was written meanwhile is not read for that.
+            end = Some(found.min(fixed.max(start)));
+        }
         let mut last = self.order.last;
         if partition.late {
             (start, last) = (bounds.earliest, None);

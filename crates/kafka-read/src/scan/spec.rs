@@ -101,7 +101,7 @@ pub struct ScanSpec {
     /// [`Malformed`](crate::ScanEvent::Malformed).
     pub max_batch_bytes: usize,
     /// Bytes that may be held for a caller who is slow: fetched, asked for, inflated. 32 MiB by default; each
-    /// broker has an equal share. One answer or one inflated batch may exceed it, alone.
+    /// broker has an equal share. One answer of each broker, and two inflated batches, may exceed it.
     pub buffer_bytes: usize,
     /// How long a partition may be out of reach, or make no progress, before it ends with an error; 60 s by
     /// default. Waiting for a slow caller does not count.
