@@ -5,14 +5,16 @@
 //! the cluster's consumers and producers may wait behind one.
 
 use std::future::Future;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use kafka_meta::client::{Lane, Owner, To, Via};
+use kafka_meta::client::{Lane, Owner, Placing, To, Via};
+use kafka_meta::wire::guard;
 use kafka_meta::wire::protocol::protocol::Request;
 use kafka_meta::{Cluster, Result, TopicName};
 use tokio::time::Instant;
 
-use crate::plan::{Answer, Plan, Settled, whole};
+use crate::plan::{Asked, Failure, Plan, Settled, whole};
 use crate::run::{Batch, run};
 
 /// As Java's `default.api.timeout.ms`.
@@ -74,7 +76,7 @@ impl Call<'_> {
     pub(crate) async fn carry_out<T, F, Fut>(&self, plan: Plan<T>, ask: F) -> Result<Vec<Result<T>>>
     where
         F: Fn(Batch) -> Fut,
-        Fut: Future<Output = Result<Vec<(usize, Answer<T>)>>>,
+        Fut: Future<Output = Asked<T>>,
     {
         whole(self.carry_out_each(plan, ask).await)
     }
@@ -83,7 +85,7 @@ impl Call<'_> {
     pub(crate) async fn carry_out_each<T, F, Fut>(&self, plan: Plan<T>, ask: F) -> Vec<Settled<T>>
     where
         F: Fn(Batch) -> Fut,
-        Fut: Future<Output = Result<Vec<(usize, Answer<T>)>>>,
+        Fut: Future<Output = Asked<T>>,
     {
         run(self.cluster, self.deadline, plan, ask).await
     }
@@ -95,13 +97,32 @@ impl Call<'_> {
         deadline: Instant,
         oldest: i16,
         request: R,
-    ) -> Result<(i16, R::Response)>
+    ) -> std::result::Result<(i16, R::Response), Failure>
     where
         R: Request + Send,
         R::Response: Send,
     {
-        let versions = oldest..=i16::MAX;
-        self.cluster.call_with(to, &self.via, deadline, versions, |_| Ok(request)).await
+        self.send_within(to, deadline, oldest..=i16::MAX, request).await
+    }
+
+    /// As [`Call::send`], in one of these versions.
+    pub(crate) async fn send_within<R>(
+        &self,
+        to: To,
+        deadline: Instant,
+        versions: RangeInclusive<i16>,
+        request: R,
+    ) -> std::result::Result<(i16, R::Response), Failure>
+    where
+        R: Request + Send,
+        R::Response: Send,
+    {
+        let placing = Placing { answered: true, behind: None };
+        let build = |_| Ok(request);
+        let submitted = self.cluster.submit(to, &self.via, deadline, versions, placing, build).await;
+        let submitted = submitted.map_err(|error| Failure { error, sent: false })?;
+        let answer = submitted.answer().await?;
+        Ok((answer.version, guard::decode(R::KEY, answer.version, answer.body)?))
     }
 }
 

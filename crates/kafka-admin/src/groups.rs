@@ -10,12 +10,12 @@ mod consumer;
 use std::collections::HashMap;
 use std::fmt;
 
-use kafka_meta::{ErrorCode, ErrorKind, Result};
+use kafka_meta::client::To;
+use kafka_meta::{ErrorCode, Result};
 
-use crate::admin::{Admin, Call, keyed};
-use crate::plan::{Answer, Plan, Route, Settled, Subject, whole};
-
-const OPERATION: &str = "describe groups";
+use crate::admin::{Admin, keyed};
+use crate::plan::{Answer, Plan, Route, Subject};
+use crate::run::Batch;
 
 /// Whose protocol a group's members speak (Java: `GroupType`).
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -195,29 +195,41 @@ impl Admin {
         groups: impl IntoIterator<Item = impl Into<String>>,
     ) -> Result<Vec<(String, Result<GroupDescription>)>> {
         let groups: Vec<String> = groups.into_iter().map(Into::into).collect();
-        let call = self.call();
-        let mut settled = consumer::describe(&call, &groups).await;
-        let fallen: Vec<usize> = (0..)
-            .zip(&settled)
-            .filter(|(_, item)| is_not_of_the_new_protocol(item))
-            .map(|(index, _)| index)
-            .collect();
-        let names: Vec<String> = fallen.iter().filter_map(|index| groups.get(*index).cloned()).collect();
-        let classic = classic::describe(&call, &names).await;
-        for (index, found) in fallen.into_iter().zip(classic) {
-            if let Some(place) = settled.get_mut(index) {
-                *place = found;
+        let plan = on_coordinators("describe groups", &groups, Plan::reading);
+        let (call, asked) = (self.call(), &groups);
+        let results = call.carry_out(plan, |batch| {
+            let call = &call;
+            async move {
+                let names = batch.items.iter().filter_map(|index| asked.get(*index).cloned());
+                let described = consumer::describe(call, &batch, names.collect()).await?;
+                // In the same attempt: one coordinator that is away must not keep others' groups half described.
+                let (described, others) = described.split();
+                let classic = match others.is_empty() {
+                    true => Vec::new(),
+                    false => classic::describe(call, &batch, others).await?,
+                };
+                Ok(matched(&batch.items, asked, described.into_iter().chain(classic)))
             }
-        }
-        Ok(keyed(groups, whole(settled)?))
+        });
+        let results = results.await?;
+        Ok(keyed(groups, results))
     }
 }
 
-/// As Java falls back: the request is not served, or the group is no such group.
-fn is_not_of_the_new_protocol(item: &Settled<GroupDescription>) -> bool {
-    item.result.as_ref().is_err_and(|error| {
-        matches!(error.kind(), ErrorKind::UnsupportedApi | ErrorKind::Broker(ErrorCode::GROUP_ID_NOT_FOUND))
-    })
+/// What came of asking about groups as ones of the new protocol.
+#[derive(Debug)]
+struct Described(Vec<(String, Answer<GroupDescription>)>);
+
+impl Described {
+    /// The answers, and the groups to ask about as of old. As Java falls back: the request is not served, or the
+    /// group is no such group.
+    fn split(self) -> (Vec<(String, Answer<GroupDescription>)>, Vec<String>) {
+        let (others, described): (Vec<_>, Vec<_>) = self.0.into_iter().partition(|(_, answer)| {
+            let code = answer.as_ref().err().map(|refusal| refusal.code);
+            matches!(code, Some(ErrorCode::GROUP_ID_NOT_FOUND | ErrorCode::UNSUPPORTED_VERSION))
+        });
+        (described, others.into_iter().map(|(group, _)| group).collect())
+    }
 }
 
 /// A plan about groups, each asked at its coordinator.
@@ -247,28 +259,10 @@ pub(crate) fn matched<T>(
     answers.into_iter().filter_map(|(name, answer)| Some((*places.get(name.as_str())?, answer))).collect()
 }
 
-/// Describes groups of one kind, in one request a coordinator.
-async fn describe<F, Fut>(call: &Call<'_>, groups: &[String], ask: F) -> Vec<Settled<GroupDescription>>
-where
-    F: Fn(crate::run::Batch, Vec<kafka_meta::wire::protocol::messages::GroupId>) -> Fut,
-    Fut: Future<Output = Result<Vec<(String, Answer<GroupDescription>)>>>,
-{
-    let plan = on_coordinators(OPERATION, groups, Plan::reading);
-    let ask = &ask;
-    call.carry_out_each(plan, |batch| async move {
-        let items = batch.items.clone();
-        let names =
-            items.iter().filter_map(|index| groups.get(*index)).map(|group| crate::wire::group(group));
-        let names = names.collect();
-        Ok(matched(&items, groups, ask(batch, names).await?))
-    })
-    .await
-}
-
 /// The node that a batch goes to.
-fn coordinator(batch: &crate::run::Batch) -> i32 {
+fn coordinator(batch: &Batch) -> i32 {
     match batch.to {
-        kafka_meta::client::To::Node(node) => node,
-        kafka_meta::client::To::Any => -1,
+        To::Node(node) => node,
+        To::Any => -1,
     }
 }

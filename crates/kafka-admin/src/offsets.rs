@@ -17,7 +17,7 @@ use kafka_meta::wire::topic_name;
 use kafka_meta::{CommittedOffset, Error, ErrorCode, ErrorKind, Result, TopicName};
 
 use crate::admin::{Admin, Call, interned, keyed};
-use crate::plan::{Answer, Plan, Refusal, Route, Subject};
+use crate::plan::{Answer, Failure, Plan, Refusal, Route, Subject};
 use crate::records::places;
 use crate::run::Batch;
 use crate::wire::{by_topic, check, group as wire_group, text};
@@ -164,11 +164,8 @@ impl Admin {
                     .with_group_id(wire_group(group))
                     .with_generation_id_or_member_epoch(-1)
                     .with_topics(topics.collect());
-                let build = |_| Ok(request);
-                let (_, answer) = call
-                    .cluster
-                    .call_with(batch.to, &call.via, batch.deadline, COMMIT_VERSIONS, build)
-                    .await?;
+                let (_, answer) =
+                    call.send_within(batch.to, batch.deadline, COMMIT_VERSIONS, request).await?;
                 let parts = answer.topics.iter().flat_map(|topic| {
                     topic
                         .partitions
@@ -281,7 +278,7 @@ async fn fetch(
     batch: &Batch,
     group: &str,
     wanted: Option<Vec<(TopicName, Vec<i32>)>>,
-) -> Result<Answer<OffsetFetchResponseGroup>> {
+) -> std::result::Result<Answer<OffsetFetchResponseGroup>, Failure> {
     let topics = wanted.map(|topics| {
         let topics = topics.into_iter().map(|(name, partitions)| {
             OffsetFetchRequestTopics::default().with_name(topic_name(name)).with_partition_indexes(partitions)
@@ -290,9 +287,7 @@ async fn fetch(
     });
     let asked = OffsetFetchRequestGroup::default().with_group_id(wire_group(group)).with_topics(topics);
     let request = OffsetFetchRequest::default().with_groups(vec![asked]);
-    let build = |_| Ok(request);
-    let (_, answer) =
-        call.cluster.call_with(batch.to, &call.via, batch.deadline, FETCH_VERSIONS, build).await?;
+    let (_, answer) = call.send_within(batch.to, batch.deadline, FETCH_VERSIONS, request).await?;
     let found = answer.groups.into_iter().find(|found| found.group_id.as_str() == group);
     Ok(match found {
         Some(found) => check(found.error_code, None).map(|()| found),

@@ -88,6 +88,23 @@ impl Refusal {
     }
 }
 
+/// Why a request got no answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub error: Error,
+    /// It may have reached the broker.
+    pub sent: bool,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure { error, sent: true }
+    }
+}
+
+/// What the broker said about each item of a request.
+pub(crate) type Asked<T> = std::result::Result<Vec<(usize, Answer<T>)>, Failure>;
+
 /// What a broker answered about one item.
 pub(crate) type Answer<T> = std::result::Result<T, Refusal>;
 
@@ -307,7 +324,8 @@ impl<T> Plan<T> {
     }
 
     /// A request got no answer.
-    pub(crate) fn handle_failure(&mut self, asked: &[usize], error: &Error) {
+    pub(crate) fn handle_failure(&mut self, asked: &[usize], failure: &Failure) {
+        let Failure { error, sent } = failure;
         let passing = passes(error);
         for index in asked {
             let Some(item) = self.items.get_mut(*index) else { continue };
@@ -316,8 +334,7 @@ impl<T> Plan<T> {
                 item.settle_failed(self.operation, error);
                 continue;
             }
-            // Not every such failure comes after the request was sent; the caller is told when it matters.
-            item.lost |= self.changes;
+            item.lost |= self.changes && *sent;
             item.reason = Some(error.clone());
             item.state = State::Waiting;
             match (&item.route, node) {

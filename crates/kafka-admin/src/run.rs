@@ -15,7 +15,7 @@ use kafka_meta::client::{Backoff, CoordinatorKind, Leader, Snapshot, To, passes}
 use kafka_meta::{Cluster, Error, ErrorCode, ErrorKind, Result};
 use tokio::time::Instant;
 
-use crate::plan::{Answer, Place, Plan, Route, Settled};
+use crate::plan::{Asked, Place, Plan, Route, Settled};
 
 /// First pause after a passing failure.
 const BACKOFF: Duration = Duration::from_millis(100);
@@ -58,7 +58,7 @@ pub(crate) async fn run<T, F, Fut>(
 ) -> Vec<Settled<T>>
 where
     F: Fn(Batch) -> Fut,
-    Fut: Future<Output = Result<Vec<(usize, Answer<T>)>>>,
+    Fut: Future<Output = Asked<T>>,
 {
     let mut backoff = Backoff::new(BACKOFF, BACKOFF_MAX);
     let mut flight = FuturesUnordered::new();
@@ -94,9 +94,9 @@ where
             Some((items, answer)) = flight.next() => {
                 match answer {
                     Ok(answers) => plan.handle_answers(Instant::now().into_std(), &items, answers),
-                    Err(error) => {
-                        tracing::debug!(operation = plan.operation(), %error, "no answer");
-                        plan.handle_failure(&items, &error);
+                    Err(failure) => {
+                        tracing::debug!(operation = plan.operation(), error = %failure.error, "no answer");
+                        plan.handle_failure(&items, &failure);
                     }
                 }
                 if plan.is_waiting() && due <= Instant::now() {

@@ -162,3 +162,42 @@ async fn a_cluster_that_is_gone_fails_the_call_in_time() {
     assert!(admin.describe_groups(["g"]).await.is_err());
     assert!(started.elapsed() <= Duration::from_millis(12_500), "{:?}", started.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_died_is_replaced_and_what_was_never_sent_is_not_doubted() {
+    let (kafka, admin) = start(3).await;
+    kafka.create_topic_with("taken", TopicSpec::new(1).with_placement(vec![vec![2]]));
+    kafka.kill_node(1);
+    let replaced = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        kafka.fail_over(1);
+    };
+    let (made, ()) =
+        tokio::join!(admin.create_topics([NewTopic::new("t"), NewTopic::new("taken")]), replaced);
+    let made = made.unwrap();
+    assert_eq!(kinds(&made), [None, Some(ErrorKind::Broker(ErrorCode::TOPIC_ALREADY_EXISTS))]);
+    let text = made[1].1.as_ref().unwrap_err().to_string();
+    assert!(!text.contains("earlier"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_coordinator_that_died_costs_other_groups_nothing() {
+    let (kafka, admin) = start(3).await;
+    kafka.create_topic_with("t", TopicSpec::new(1).with_placement(vec![vec![1]]));
+    for (group, node) in [("alive", 1), ("dead", 3)] {
+        kafka.move_coordinator(group, node);
+        kafka.commit(group, "t", 0, 5);
+    }
+    admin.describe_groups(["alive", "dead"]).await.unwrap();
+    kafka.kill_node(3);
+    let hurried = admin.clone().with_timeout(Duration::from_secs(3));
+    let found = hurried.describe_groups(["dead", "alive"]).await.unwrap();
+    assert_eq!(kinds(&found), [Some(ErrorKind::Timeout), None]);
+    assert_eq!(found[0].1.as_ref().unwrap_err().group(), Some("dead"));
+    let replaced = async {
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        kafka.fail_over(3);
+    };
+    let (found, ()) = tokio::join!(admin.describe_groups(["dead"]), replaced);
+    one(found.unwrap()).unwrap();
+}

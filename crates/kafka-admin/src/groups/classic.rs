@@ -11,21 +11,25 @@ use kafka_meta::wire::protocol::messages::describe_groups_response::{DescribedGr
 
 use super::{GroupDescription, GroupType, MemberDescription, coordinator};
 use crate::admin::Call;
-use crate::plan::{Answer, Refusal, Settled};
-use crate::wire::{check, optional};
+use crate::plan::{Answer, Failure, Refusal};
+use crate::run::Batch;
+use crate::wire::{self, check, optional};
 
 /// What consumers call themselves.
 const CONSUMER: &str = "consumer";
 
-pub(super) async fn describe(call: &Call<'_>, groups: &[String]) -> Vec<Settled<GroupDescription>> {
-    super::describe(call, groups, |batch, names| async move {
-        let node = coordinator(&batch);
-        let request = DescribeGroupsRequest::default().with_groups(names);
-        let (_, answer) = call.send(batch.to, batch.deadline, 0, request).await?;
-        let read = |group: DescribedGroup| (group.group_id.to_string(), described(group, node));
-        Ok(answer.groups.into_iter().map(read).collect())
-    })
-    .await
+/// Asks about groups as of old.
+pub(super) async fn describe(
+    call: &Call<'_>,
+    batch: &Batch,
+    groups: Vec<String>,
+) -> std::result::Result<Vec<(String, Answer<GroupDescription>)>, Failure> {
+    let names = groups.iter().map(|name| wire::group(name)).collect();
+    let request = DescribeGroupsRequest::default().with_groups(names);
+    let (_, answer) = call.send(batch.to, batch.deadline, 0, request).await?;
+    let node = coordinator(batch);
+    let read = |group: DescribedGroup| (group.group_id.to_string(), described(group, node));
+    Ok(answer.groups.into_iter().map(read).collect())
 }
 
 fn described(group: DescribedGroup, coordinator: i32) -> Answer<GroupDescription> {

@@ -5,20 +5,33 @@ use kafka_meta::wire::protocol::messages::consumer_group_describe_response::{
     Assignment, DescribedGroup, Member,
 };
 
-use super::{GroupDescription, GroupType, MemberDescription, coordinator};
-use crate::admin::Call;
-use crate::plan::{Answer, Settled};
-use crate::wire::{check, optional};
+use kafka_meta::{ErrorCode, ErrorKind};
 
-pub(super) async fn describe(call: &Call<'_>, groups: &[String]) -> Vec<Settled<GroupDescription>> {
-    super::describe(call, groups, |batch, names| async move {
-        let node = coordinator(&batch);
-        let request = ConsumerGroupDescribeRequest::default().with_group_ids(names);
-        let (version, answer) = call.send(batch.to, batch.deadline, 0, request).await?;
-        let read = |group: DescribedGroup| (group.group_id.to_string(), described(group, node, version));
-        Ok(answer.groups.into_iter().map(read).collect())
-    })
-    .await
+use super::{Described, GroupDescription, GroupType, MemberDescription, coordinator};
+use crate::admin::Call;
+use crate::plan::{Answer, Failure, Refusal};
+use crate::run::Batch;
+use crate::wire::{self, check, optional};
+
+/// Asks about groups as ones of the new protocol. A broker that does not know the request answers for each that it
+/// does not.
+pub(super) async fn describe(
+    call: &Call<'_>,
+    batch: &Batch,
+    groups: Vec<String>,
+) -> std::result::Result<Described, Failure> {
+    let names = groups.iter().map(|name| wire::group(name)).collect();
+    let request = ConsumerGroupDescribeRequest::default().with_group_ids(names);
+    let (version, answer) = match call.send(batch.to, batch.deadline, 0, request).await {
+        Err(failure) if failure.error.kind() == ErrorKind::UnsupportedApi => {
+            let refused = || Err(Refusal::new(ErrorCode::UNSUPPORTED_VERSION, None));
+            return Ok(Described(groups.into_iter().map(|group| (group, refused())).collect()));
+        }
+        answered => answered?,
+    };
+    let node = coordinator(batch);
+    let read = |group: DescribedGroup| (group.group_id.to_string(), described(group, node, version));
+    Ok(Described(answer.groups.into_iter().map(read).collect()))
 }
 
 fn described(group: DescribedGroup, coordinator: i32, version: i16) -> Answer<GroupDescription> {

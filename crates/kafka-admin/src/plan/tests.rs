@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use kafka_meta::{Error, ErrorCode, ErrorKind, TopicName};
 
-use super::{Place, Plan, Refusal, Route, Settled, Subject, whole};
+use super::{Failure, Place, Plan, Refusal, Route, Settled, Subject, whole};
 
 fn topic(name: &str) -> (Subject, Route) {
     (Subject::Topic(TopicName::new(name)), Route::Controller)
@@ -18,6 +18,10 @@ fn led(name: &str, partition: i32) -> (Subject, Route) {
 
 fn group(name: &str) -> (Subject, Route) {
     (Subject::Group(name.to_owned()), Route::Group(name.to_owned()))
+}
+
+fn lost(operation: &'static str) -> Failure {
+    Error::new(ErrorKind::Disconnected, operation).into()
 }
 
 fn refused<T>(code: ErrorCode) -> Result<T, Refusal> {
@@ -112,7 +116,7 @@ fn a_moved_coordinator_is_forgotten_and_a_loading_one_is_kept() {
     // Metadata says nothing of coordinators.
     assert!(!plan.is_stale());
     plan.poll_output(now, false, at(3));
-    plan.handle_failure(&[0], &Error::new(ErrorKind::Disconnected, "x"));
+    plan.handle_failure(&[0], &lost("x"));
     assert_eq!(plan.take_forgotten().len(), 1);
 }
 
@@ -157,7 +161,7 @@ fn a_refusal_after_a_lost_answer_says_that_the_first_attempt_may_have_worked() {
     let mut plan: Plan<()> = Plan::changing("create topics", vec![topic("a")]);
     let now = Instant::now();
     plan.poll_output(now, false, at(1));
-    plan.handle_failure(&[0], &Error::new(ErrorKind::Disconnected, "CreateTopics"));
+    plan.handle_failure(&[0], &lost("CreateTopics"));
     plan.poll_output(now, true, at(2));
     let words = Some("Topic 'a' already exists.".to_owned());
     let refusal = Refusal::new(ErrorCode::TOPIC_ALREADY_EXISTS, words);
@@ -166,10 +170,19 @@ fn a_refusal_after_a_lost_answer_says_that_the_first_attempt_may_have_worked() {
     let text = settled[0].result.as_ref().unwrap_err().to_string();
     assert!(text.contains("already exists") && text.contains("earlier attempt"), "{text}");
 
+    // What was never sent cannot have worked.
+    let mut plan: Plan<()> = Plan::changing("create topics", vec![topic("a")]);
+    plan.poll_output(now, false, at(1));
+    plan.handle_failure(&[0], &Failure { sent: false, ..lost("connect") });
+    plan.poll_output(now, true, at(2));
+    plan.handle_answers(now, &[0], vec![(0, refused(ErrorCode::TOPIC_ALREADY_EXISTS))]);
+    let text = plan.into_settled().remove(0).result.unwrap_err().to_string();
+    assert!(!text.contains("earlier"), "{text}");
+
     // A call that only looks has nothing to say about it.
     let mut plan: Plan<()> = Plan::reading("describe topics", vec![topic("a")]);
     plan.poll_output(now, false, at(1));
-    plan.handle_failure(&[0], &Error::new(ErrorKind::Disconnected, "Metadata"));
+    plan.handle_failure(&[0], &lost("Metadata"));
     plan.poll_output(now, true, at(2));
     plan.handle_answers(now, &[0], vec![(0, refused(ErrorCode::INVALID_TOPIC_EXCEPTION))]);
     let text = plan.into_settled().remove(0).result.unwrap_err().to_string();
@@ -214,7 +227,7 @@ fn what_no_later_attempt_can_cure_ends_an_item_at_once() {
         _ => Place::Node(1),
     };
     plan.poll_output(now, false, place);
-    plan.handle_failure(&[1], &Error::new(ErrorKind::UnsupportedApi, "DescribeGroups"));
+    plan.handle_failure(&[1], &Error::new(ErrorKind::UnsupportedApi, "DescribeGroups").into());
     assert!(plan.is_done());
     let settled = plan.into_settled();
     assert_eq!(kinds(&settled), [Some(ErrorKind::Authorization), Some(ErrorKind::UnsupportedApi)]);
