@@ -130,8 +130,14 @@ impl Copying {
     }
 }
 
-/// Crashes, zombies and, in the middle, `middle`; then the judgement.
-async fn copy_all(kafka: &Kafka, kinds: &[Kind], replicas: i16, each: i64, middle: impl AsyncFnOnce()) {
+/// Crashes and zombies, in the middle of them `break_it`, at their end `mend_it`; then the judgement.
+async fn copy_all(
+    kafka: &Kafka,
+    kinds: &[Kind],
+    (replicas, each): (i16, i64),
+    break_it: impl FnOnce(),
+    mend_it: impl AsyncFnOnce(),
+) {
     kafka.ready_for_groups().await.unwrap();
     kafka.ready_for_transactions().await.unwrap();
     let mut all = join_all(kinds.iter().map(|kind| Copying::new(kafka, *kind, replicas, each))).await;
@@ -139,13 +145,19 @@ async fn copy_all(kafka: &Kafka, kinds: &[Kind], replicas: i16, each: i64, middl
         (0..WORKERS).for_each(|worker| copying.start(worker));
     }
     let mut rng = Rng::with_seed(11);
+    let mut break_it = Some(break_it);
     for round in 0..3 {
+        if round == 1
+            && let Some(break_it) = break_it.take()
+        {
+            break_it();
+        }
         for (at, copying) in all.iter_mut().enumerate() {
             tokio::time::sleep(Duration::from_millis(rng.u64(100..700))).await;
             copying.replace((round + at) % 3 == 1);
         }
     }
-    middle().await;
+    mend_it().await;
     let copied: u64 = all.iter().map(|copying| copying.plan.committed.load(Ordering::Relaxed)).sum();
     join_all(all.iter_mut().map(Copying::finish)).await;
 
@@ -195,12 +207,9 @@ async fn every_kind_copies_exactly_once_while_workers_crash_and_a_broker_dies() 
         .await
         .unwrap();
     let kinds = [Kind::Group, Kind::Classic, Kind::Negotiated, Kind::Manual];
-    copy_all(&kafka, &kinds, 3, 400, async || {
-        kafka.kill_node(2).unwrap();
-        tokio::time::sleep(Duration::from_secs(6)).await;
-        kafka.restart_node(2).await.unwrap();
-    })
-    .await;
+    let kill = || kafka.kill_node(2).unwrap();
+    let restart = async || kafka.restart_node(2).await.unwrap();
+    copy_all(&kafka, &kinds, (3, 400), kill, restart).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -217,5 +226,5 @@ async fn version_1_of_the_protocol_copies_exactly_once_as_well() {
         .await
         .unwrap();
     let kinds = [Kind::Classic, Kind::Negotiated, Kind::Manual];
-    copy_all(&kafka, &kinds, 1, 300, async || {}).await;
+    copy_all(&kafka, &kinds, (1, 300), || {}, async || {}).await;
 }
