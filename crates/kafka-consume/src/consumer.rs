@@ -184,7 +184,8 @@ impl Consumer {
         self.shared.with(|core| core.seek(topic, partition, offset))
     }
 
-    /// Moves every assigned partition to the group's committed offset; those without one stay where they are.
+    /// Moves every assigned partition to the group's committed offset. One without goes back to where reading it
+    /// began, by the assignment or the last seek: nothing of it counts as done.
     ///
     /// # Errors
     ///
@@ -203,9 +204,13 @@ impl Consumer {
         let stored = offsets.committed(keys, identity, self.shared.deadline()).await?;
         self.shared.with(|core| {
             for (topic, index, ticket) in asked {
-                if let Some(Some(stored)) = stored.get(&(topic, index)) {
-                    let pos = Pos { offset: stored.offset, epoch: stored.leader_epoch };
-                    core.seek_to(topic, index, ticket, pos);
+                match stored.get(&(topic, index)) {
+                    Some(Some(stored)) => {
+                        let pos = Pos { offset: stored.offset, epoch: stored.leader_epoch };
+                        core.seek_to(topic, index, ticket, pos);
+                    }
+                    Some(None) => core.seek_to_origin(topic, index, ticket),
+                    None => {}
                 }
             }
         });

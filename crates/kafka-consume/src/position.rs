@@ -137,6 +137,9 @@ pub(crate) struct Partition {
     pub held: bool,
     pub consumed: Option<Pos>,
     pub fetch: Option<Pos>,
+    /// Where reading began: the assignment's position, or the last seek's. Where to go back to when nothing has been
+    /// committed since.
+    pub origin: Option<Pos>,
     pub leader: Option<Leader>,
     pub preferred: Option<Preferred>,
     /// Until then the leader is asked without a rack, so that it does not send us to a replica that failed.
@@ -189,6 +192,7 @@ impl Partition {
             held: false,
             consumed: None,
             fetch: None,
+            origin: None,
             leader: None,
             preferred: None,
             shun: None,

@@ -393,6 +393,13 @@ impl Core {
             self.halt(now, id, error);
             return;
         }
+        // What was read before the logs parted may still have to be read again.
+        let origin = self.get(id).and_then(|partition| partition.origin);
         self.place_anew(id, at);
+        if let Some(partition) = self.get_mut(id)
+            && let Some(origin) = origin.filter(|origin| origin.offset < at.offset)
+        {
+            partition.origin = Some(origin);
+        }
     }
 }

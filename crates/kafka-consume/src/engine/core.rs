@@ -321,6 +321,7 @@ impl Core {
             partition.state = State::Seeking { target, why };
             partition.consumed = None;
             partition.fetch = None;
+            partition.origin = None;
             partition.fault = None;
             partition.retry.clear();
         }
@@ -335,6 +336,7 @@ impl Core {
             partition.state = State::Fetching;
             partition.consumed = Some(pos);
             partition.fetch = Some(pos);
+            partition.origin = Some(pos);
             partition.fault = None;
             partition.retry.clear();
         }
@@ -449,6 +451,17 @@ impl Core {
             && self.current(id, ticket).is_some()
         {
             self.place_anew(id, pos);
+        }
+    }
+
+    /// Back to where reading began, unless nothing has been handed out since.
+    pub fn seek_to_origin(&mut self, topic: TopicName, index: i32, ticket: u64) {
+        let Some(id) = self.named(topic, index) else { return };
+        let Some(partition) = self.current(id, ticket) else { return };
+        if let Some(origin) = partition.origin
+            && partition.position().is_some_and(|pos| pos.offset > origin.offset)
+        {
+            self.place_anew(id, origin);
         }
     }
 

@@ -246,6 +246,7 @@ impl Core {
         let Some(partition) = self.get_mut(id) else { return };
         partition.state = State::Fetching;
         partition.fetch = Some(pos);
+        partition.origin = Some(pos);
         partition.retry.clear();
         partition.fault = None;
         if partition.is_drained() {
