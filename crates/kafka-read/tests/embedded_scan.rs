@@ -18,9 +18,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt;
 use kafka_meta::wire::protocol::messages::ApiKey;
+use kafka_read::batch::Codec;
+use kafka_read::batch::write::BatchOptions;
 use kafka_read::{Cluster, ErrorKind, ScanEvent, ScanFrom, ScanSpec, ScanUntil, Visibility, scan};
 use scan_support::{compacted, fill, read};
 use testkit::embedded::Embedded;
+use testkit::produce::{Message, batch};
 
 #[tokio::test(start_paused = true)]
 async fn all_of_a_topic_is_read_once_and_in_order() {
@@ -214,4 +217,28 @@ fn streams_may_be_moved_anywhere() {
     held(|cluster| scan(cluster, ScanSpec::new("t")));
     held(|cluster| kafka_read::tail(cluster, kafka_read::TailSpec::new("t")));
     assert!(size_of::<ScanEvent>() <= 152, "{}", size_of::<ScanEvent>());
+}
+
+/// Large packed batches are worked on beside the runtime's own threads; order and offsets stay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_packed_batches_keep_their_order_on_many_threads() {
+    let broker = Embedded::tcp(2).await.unwrap();
+    broker.create_topic("t", 4);
+    let mut random = fastrand::Rng::with_seed(3);
+    for codec in [Codec::Zstd, Codec::Gzip, Codec::Lz4, Codec::Snappy, Codec::None, Codec::Zstd] {
+        for partition in 0..4 {
+            // Noise does not pack: each batch is about 100 KiB on the wire.
+            let values =
+                (0..100).map(|_| Message::value((0..1_000).map(|_| random.u8(..)).collect::<Vec<u8>>()));
+            let options = BatchOptions { codec, ..BatchOptions::default() };
+            broker.append("t", partition, batch(options, values).unwrap());
+        }
+    }
+    for buffer in [64 << 10, 32 << 20] {
+        let ledger = read(&broker, ScanSpec::new("t").buffer_bytes(buffer)).await;
+        assert!(ledger.all_done());
+        for partition in 0..4 {
+            assert_eq!(ledger.of(partition).offsets(), (0..600).collect::<Vec<_>>());
+        }
+    }
 }

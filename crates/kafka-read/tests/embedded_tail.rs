@@ -252,3 +252,81 @@ async fn two_tails_and_a_scan_on_one_cluster_do_not_wait_for_each_other() {
     assert!(start.elapsed() < Duration::from_millis(300), "{:?}", start.elapsed());
     assert!(one.next().now_or_never().is_none());
 }
+
+/// Random writes, transactions, moves and faults under a tail: each visible record once, in order, and the position
+/// at the log's end. `TAIL_SEED=n` repeats one.
+#[tokio::test(start_paused = true)]
+async fn random_lives_of_a_tail_lose_and_repeat_nothing() {
+    let seeds = match std::env::var("TAIL_SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) => (0..60).collect::<Vec<u64>>(),
+    };
+    for seed in seeds {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let broker = three();
+        let committed = random.bool();
+        let visibility = if committed { Visibility::CommittedOnly } else { Visibility::All };
+        let spec = TailSpec::new("t")
+            .visibility(visibility)
+            .from(ScanFrom::Earliest)
+            .buffer_bytes([1, 3_000, 32 << 20][random.usize(0..3)]);
+        let mut events = tail(cluster(&broker).await, spec);
+        let mut ledger = Ledger::default();
+        until(&mut events, &mut ledger, started(3)).await;
+        // Offsets of records that are to come, by partition.
+        let mut wanted: Vec<Vec<i64>> = vec![(0..50).collect(); 3];
+        for step in 0..random.i32(5..60) {
+            let partition = random.i32(0..3);
+            let at = partition as usize;
+            match random.u8(0..12) {
+                0..4 => {
+                    let (base, count) = (broker.log_end("t", partition), random.usize(1..20));
+                    fill(&broker, "t", partition, 1, count);
+                    wanted[at].extend(base..base + count as i64);
+                }
+                4 | 5 => {
+                    let mut txn = broker.begin(&format!("tx-{step}"));
+                    let base = txn.append("t", partition, ["a", "b", "c"]);
+                    let commit = random.bool();
+                    if commit || !committed {
+                        wanted[at].extend(base..base + 3);
+                    }
+                    if commit { txn.commit() } else { txn.abort() }
+                }
+                6 => {
+                    broker.move_leader("t", partition, random.i32(1..4));
+                }
+                7 => {
+                    broker.drop_connections(random.i32(1..4));
+                }
+                8 => {
+                    let code = [6, 9, 56, 74, 75, 78, -1][random.usize(0..7)];
+                    broker.fault(ApiKey::Fetch).times(random.u64(1..5)).error(code);
+                }
+                9 => {
+                    broker.fault(ApiKey::Fetch).times(2).cut_answer(random.usize(0..300));
+                }
+                10 => {
+                    let node = random.i32(1..4);
+                    broker.kill_node(node);
+                    broker.fail_over(node);
+                    tokio::time::sleep(Duration::from_millis(random.u64(0..3_000))).await;
+                    broker.start_node(node);
+                }
+                _ => tokio::time::sleep(Duration::from_millis(random.u64(0..2_000))).await,
+            }
+            while let Some(Some(item)) = events.next().now_or_never() {
+                ledger.take(item);
+            }
+        }
+        until(&mut events, &mut ledger, |ledger| {
+            (0..3).all(|one| ledger.position(one) == broker.high_watermark("t", one))
+        })
+        .await;
+        for (partition, wanted) in wanted.iter().enumerate() {
+            let account = ledger.of(partition as i32);
+            assert_eq!(&account.offsets(), wanted, "seed {seed}, partition {partition}");
+            assert!(account.lost.is_empty() && account.malformed.is_empty() && account.error.is_none());
+        }
+    }
+}
