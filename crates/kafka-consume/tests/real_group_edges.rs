@@ -1,5 +1,5 @@
 //! Edges of a membership that only a real coordinator shows: patterns it cannot parse, look-ups outside a pattern,
-//! an assignment before the metadata, and a static leader that comes back.
+//! an assignment before the metadata, partitions that come late, and a static leader that comes back.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 mod group_support;
@@ -7,8 +7,10 @@ mod group_support;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use group_support::{Owned, PATIENCE, Seen, Topics};
-use kafka_consume::{Assignor, ClassicConsumer, Cluster, ConsumerConfig, ErrorKind, GroupConsumer};
+use group_support::{AnyMember, Kind, Owned, PATIENCE, Seen, Topics};
+use kafka_consume::{
+    Assignor, ClassicConsumer, Cluster, ClusterConfig, ConsumerConfig, ErrorKind, GroupConsumer, OffsetReset,
+};
 use kafka_protocol::messages::{ApiKey, ConsumerGroupHeartbeatRequest, MetadataRequest};
 use testkit::{Kafka, Proxy, kafka};
 
@@ -159,6 +161,71 @@ async fn fb14_a_topic_whose_metadata_comes_late_costs_no_other_partition() {
     }
     assert!(owned_once);
     member.leave().await.unwrap();
+}
+
+/// One member, alone in its group, whose topic grows from two partitions to four while records come.
+async fn grows(kafka: &Kafka, name: &str, kind: Kind, reset: OffsetReset) {
+    let mut topics = Topics::create(kafka, &[name], 2, 1).await;
+    let mut cluster = ClusterConfig::new(&kafka.bootstrap());
+    if matches!(kind, Kind::Classic(_)) {
+        // Its leader notices with a refresh; the broker of a KIP-848 group notices by itself.
+        cluster = cluster.with_metadata_max_age(Duration::from_secs(1));
+    }
+    let cluster = Cluster::connect_with(cluster).await.unwrap();
+    let from_the_start = reset != OffsetReset::Latest;
+    let config = config().auto_offset_reset(reset);
+    let mut member = AnyMember::subscribe(kind, cluster, config, name, &topics.names).await.unwrap();
+    let mut seen = Seen::default();
+    let deadline = Instant::now() + PATIENCE;
+    while !(0..2).all(|partition| member.position(name, partition).is_some()) {
+        assert!(Instant::now() < deadline, "{name}: nothing is owned");
+        seen.take(&member.poll().await.unwrap());
+    }
+    topics.write(10).await;
+    while seen.read() < 20 {
+        assert!(Instant::now() < deadline, "{name}: {} of 20", seen.read());
+        seen.take(&member.poll().await.unwrap());
+    }
+    kafka.create_partitions(name, 4).await.unwrap();
+    let made: Owned = (2..4).map(|partition| (name.to_owned(), partition)).collect();
+    topics.write_to(&made, 10).await;
+    while !(2..4).all(|partition| member.position(name, partition).is_some()) {
+        assert!(Instant::now() < deadline, "{name}: the new ones are not read");
+        seen.take(&member.poll().await.unwrap());
+    }
+    topics.write(10).await;
+    topics.write_to(&made, 10).await;
+    let last = |seen: &Seen, key| seen.records.get(key).and_then(|of| of.keys().last().copied());
+    while seen.read() < 40 || made.iter().any(|key| last(&seen, key) != Some(19)) {
+        assert!(Instant::now() < deadline, "{name}: {:?}", seen.records);
+        seen.take(&member.poll().await.unwrap());
+    }
+    seen.assert_each_once(&topics.all, 20);
+    for key in &made {
+        let read = &seen.records[key];
+        let first = *read.keys().next().unwrap();
+        // What was written before the partition was this member's may be passed over, nothing after it.
+        assert!(if from_the_start { first == 0 } else { first <= 10 }, "{name}: from {first}");
+        assert_eq!(read.keys().copied().collect::<Vec<_>>(), (first..20).collect::<Vec<_>>(), "{name}");
+        assert!(read.values().all(|times| *times == 1), "{name}: {read:?}");
+    }
+    member.leave().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fb11_partitions_that_come_late_start_where_the_policy_says() {
+    if !kafka::enabled() {
+        return;
+    }
+    let kafka = kafka().await;
+    let classic = || Kind::Classic(vec![Assignor::CooperativeSticky]);
+    let last_hour = || OffsetReset::ByDuration(Duration::from_secs(3_600));
+    tokio::join!(
+        grows(kafka, "f11-new-latest", Kind::Consumer, OffsetReset::Latest),
+        grows(kafka, "f11-new-hour", Kind::Consumer, last_hour()),
+        grows(kafka, "f11-classic-latest", classic(), OffsetReset::Latest),
+        grows(kafka, "f11-classic-hour", classic(), last_hour()),
+    );
 }
 
 async fn classic(kafka: &Kafka, group: &str, assignor: Assignor, instance: &str) -> ClassicConsumer {

@@ -202,6 +202,14 @@ impl AnyMember {
         }
     }
 
+    pub fn position(&self, topic: &str, partition: i32) -> Option<i64> {
+        match self {
+            AnyMember::Consumer(member) => member.position(topic, partition),
+            AnyMember::Classic(member) => member.position(topic, partition),
+            AnyMember::Negotiated(member) => member.position(topic, partition),
+        }
+    }
+
     pub fn assignment(&self) -> Vec<(String, i32)> {
         match self {
             AnyMember::Consumer(member) => member.assignment(),
