@@ -12,8 +12,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use kafka_meta::{Error, Result};
 use tokio::sync::Notify;
@@ -78,13 +79,17 @@ struct Part {
 struct Parts {
     parts: Vec<Part>,
     done: bool,
+    /// Who waits for a part that is not there yet. Each waiter keeps the number of its place, so that one that is
+    /// polled often takes no second.
+    wakers: Vec<Waker>,
+    /// How often all of them were woken: places are of one round.
+    round: usize,
 }
 
 /// See the module's head.
 #[derive(Default)]
 pub(crate) struct Delivery {
     parts: Mutex<Parts>,
-    bell: Notify,
 }
 
 impl fmt::Debug for Delivery {
@@ -107,14 +112,15 @@ pub(crate) struct Finish {
 impl Finish {
     /// Tells them.
     pub fn tell(self) {
-        let delivery = self.delivery;
-        {
-            let mut parts = delivery.lock();
+        let wakers = {
+            let mut parts = self.delivery.lock();
             parts.parts.push(Part { first: self.first, count: self.count, outcome: self.outcome });
             let covered: u64 = parts.parts.iter().map(|part| u64::from(part.count)).sum();
             parts.done = covered >= u64::from(self.total);
-        }
-        delivery.bell.notify_waiters();
+            parts.round += 1;
+            std::mem::take(&mut parts.wakers)
+        };
+        wakers.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -123,9 +129,20 @@ impl Delivery {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits for one record's outcome.
+    pub async fn outcome(&self, index: u32) -> Result<Written> {
+        Wait { delivery: self, place: None, look: |parts: &Parts| parts.look(index) }.await
+    }
+
+    /// Waits until every record has its outcome; the first error among them.
+    pub async fn all(&self) -> Result<()> {
+        Wait { delivery: self, place: None, look: Parts::end }.await
+    }
+}
+
+impl Parts {
     fn look(&self, index: u32) -> Option<Result<Written>> {
-        let parts = self.lock();
-        let part = parts.parts.iter().find(|part| index >= part.first && index - part.first < part.count)?;
+        let part = self.parts.iter().find(|part| index >= part.first && index - part.first < part.count)?;
         let place = index - part.first;
         Some(match &part.outcome {
             Outcome::Done { base_offset: -1, append_time } => {
@@ -140,32 +157,42 @@ impl Delivery {
         })
     }
 
-    /// Waits for one record's outcome.
-    pub async fn outcome(&self, index: u32) -> Result<Written> {
-        loop {
-            let mut rung = pin!(self.bell.notified());
-            rung.as_mut().enable();
-            if let Some(outcome) = self.look(index) {
-                return outcome;
-            }
-            rung.await;
-        }
+    fn end(&self) -> Option<Result<()>> {
+        self.done.then(|| {
+            let error = self.parts.iter().find_map(|part| part.outcome.error());
+            error.map_or(Ok(()), |error| Err(error.clone()))
+        })
     }
+}
 
-    /// Waits until every record has its outcome; the first error among them.
-    pub async fn all(&self) -> Result<()> {
-        loop {
-            let mut rung = pin!(self.bell.notified());
-            rung.as_mut().enable();
-            {
-                let parts = self.lock();
-                if parts.done {
-                    let error = parts.parts.iter().find_map(|part| part.outcome.error());
-                    return error.map_or(Ok(()), |error| Err(error.clone()));
-                }
-            }
-            rung.await;
+/// Looks and registers under one lock, so that no bell is missed; a batch of ten thousand records would pay for
+/// anything more with every one of them.
+struct Wait<'a, L> {
+    delivery: &'a Delivery,
+    /// Round and place.
+    place: Option<(usize, usize)>,
+    look: L,
+}
+
+impl<L: Fn(&Parts) -> Option<T> + Unpin, T> Future for Wait<'_, L> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let this = self.get_mut();
+        let mut parts = this.delivery.lock();
+        if let Some(found) = (this.look)(&parts) {
+            return Poll::Ready(found);
         }
+        let round = parts.round;
+        let place = this.place.filter(|(of, _)| *of == round);
+        match place.and_then(|(_, place)| parts.wakers.get_mut(place)) {
+            Some(waker) => waker.clone_from(context.waker()),
+            None => {
+                this.place = Some((round, parts.wakers.len()));
+                parts.wakers.push(context.waker().clone());
+            }
+        }
+        Poll::Pending
     }
 }
 
@@ -209,3 +236,6 @@ impl Placement {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,6 +29,7 @@ mod split;
 mod time;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -168,6 +169,28 @@ struct Topic {
     error: kafka_meta::ErrorCode,
 }
 
+/// Names are interned: a topic is hashed by its address, which one multiplication spreads well enough. Every record
+/// is looked up by it.
+#[derive(Debug, Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_usize(usize::from(*byte));
+        }
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        let mixed = (self.0 ^ u64::try_from(word).unwrap_or(0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed.rotate_left(26);
+    }
+}
+
 #[derive(Debug, Default)]
 struct Node {
     /// Whether it has a sender.
@@ -184,7 +207,7 @@ pub(crate) struct Engine {
     settings: Settings,
     random: fastrand::Rng,
     identity: Identity,
-    topics: HashMap<TopicName, Topic>,
+    topics: HashMap<TopicName, Topic, BuildHasherDefault<Spread>>,
     parts: Vec<Part>,
     /// Partitions with something queued.
     busy: Vec<usize>,
@@ -212,7 +235,7 @@ impl Engine {
             settings,
             random: fastrand::Rng::with_seed(seed),
             identity: Identity::NONE,
-            topics: HashMap::new(),
+            topics: HashMap::default(),
             parts: Vec::new(),
             busy: Vec::new(),
             line: VecDeque::new(),

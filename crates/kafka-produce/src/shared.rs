@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kafka_meta::client::{Endpoint, Interest, Owner};
@@ -37,6 +38,17 @@ pub(crate) struct Shared {
     pub supervisor: Notify,
     bells: Mutex<HashMap<i32, Arc<Notify>>>,
     tasks: Mutex<Tasks>,
+    /// Whether the supervisor runs; asked with every send.
+    alive: AtomicBool,
+}
+
+/// Goes with the supervisor: it never ends by itself, but its runtime may, and the producer may be closed.
+struct Alive(Arc<Shared>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.alive.store(false, Ordering::Release);
+    }
 }
 
 #[derive(Default)]
@@ -89,6 +101,7 @@ impl Shared {
             supervisor: Notify::new(),
             bells: Mutex::default(),
             tasks: Mutex::default(),
+            alive: AtomicBool::new(false),
             owner,
             settings,
             transactions,
@@ -153,17 +166,28 @@ impl Shared {
     /// Queues a record. A transaction is asked under the engine's lock, so that what comes after its end is not
     /// queued.
     pub fn send(self: &Arc<Self>, record: ProducerRecord, timestamp: i64) -> Result<Sent> {
-        let now = Instant::now().into_std();
         let topic = record.topic;
-        self.with(|engine| {
-            let Some(transactions) = &self.transactions else {
-                return engine.handle_send(now, record, timestamp);
-            };
-            transactions.may_send().map_err(|error| error.with_topic(topic))?;
-            engine.handle_send(now, record, timestamp).map_err(|error| {
+        let may_send = || match &self.transactions {
+            Some(transactions) => transactions.may_send().map_err(|error| error.with_topic(topic)),
+            None => Ok(()),
+        };
+        {
+            let mut engine = lock(&self.engine);
+            may_send()?;
+            if let Some(place) = engine.append_open(&record, timestamp) {
+                return Ok(Sent::Placed(place));
+            }
+        }
+        let now = Instant::now().into_std();
+        let sent = self.with(|engine| {
+            may_send().map_err(|error| (error, false))?;
+            engine.handle_send(now, record, timestamp).map_err(|error| (error, true))
+        });
+        sent.map_err(|(error, tell)| {
+            if tell && let Some(transactions) = &self.transactions {
                 transactions.batch_failed(&error);
-                error.with_abort_needed()
-            })
+            }
+            error
         })
     }
 
@@ -195,14 +219,16 @@ impl Shared {
     ///
     /// `InvalidRequest` or `UnsupportedCodec` for settings that cannot work, before any I/O; `Closed`.
     pub fn start(self: &Arc<Self>) -> Result<()> {
+        if self.alive.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let again = {
             let mut tasks = lock(&self.tasks);
             if tasks.over {
                 return Err(Error::new(ErrorKind::Closed, "send"));
             }
-            // It never ends by itself: if it has, its runtime has.
             let again = match &tasks.supervisor {
-                Some(supervisor) if !supervisor.is_finished() => return Ok(()),
+                Some(_) if self.alive.load(Ordering::Acquire) => return Ok(()),
                 Some(_) => true,
                 None => {
                     self.config.check(self.transactions.is_some())?;
@@ -210,7 +236,10 @@ impl Shared {
                 }
             };
             let span = debug_span!("producer", client_id = self.cluster.config().client_id());
-            let task = self.cluster.spawn(supervisor::run(Arc::clone(self)).instrument(span));
+            self.alive.store(true, Ordering::Release);
+            let alive = Alive(Arc::clone(self));
+            let work = async move { supervisor::run(&alive.0).await };
+            let task = self.cluster.spawn(work.instrument(span));
             tasks.supervisor = Some(task.abort_handle());
             again
         };

@@ -22,7 +22,7 @@ use crate::shared::Shared;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs until the producer ends.
-pub(crate) async fn run(shared: Arc<Shared>) {
+pub(crate) async fn run(shared: &Arc<Shared>) {
     let mut generations = shared.cluster.watch();
     let mut identity: Option<BoxFuture<'_, Result<Identity, Error>>> = None;
     let mut topics: Option<BoxFuture<'_, ()>> = None;
@@ -39,11 +39,11 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             (deadline, engine.wants_identity(), engine.unresolved(), engine.missing())
         });
         if wants_identity && identity.is_none() {
-            identity = Some(Box::pin(ask_identity(&shared)));
+            identity = Some(Box::pin(ask_identity(shared)));
         }
         if !unresolved.is_empty() && topics.is_none() {
             let missing = if shared.config.allow_auto_create_topics { missing } else { Vec::new() };
-            topics = Some(Box::pin(ask_topics(&shared, unresolved, missing)));
+            topics = Some(Box::pin(ask_topics(shared, unresolved, missing)));
         }
         let until = async {
             match deadline {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kafka_meta::{Error, ErrorKind, Result, TopicName};
+use kafka_read::batch::BatchError;
 use kafka_read::batch::write::{BatchOptions, BatchWriter};
 
 use super::partition::{Batch, Content};
@@ -74,6 +75,45 @@ impl Engine {
         self.line.push_back(waiting);
         self.arm(now + self.settings.max_block);
         Ok(Sent::Waiting(placement))
+    }
+
+    /// The usual case, told apart for speed: the record goes into a batch that is open and stays so, nobody is told
+    /// of anything, and no clock is read. Anything else is [`Engine::handle_send`]'s.
+    pub fn append_open(&mut self, record: &ProducerRecord, timestamp: i64) -> Option<Place> {
+        let charge = record.size_bound();
+        if self.over.is_some() || self.closing || !self.line.is_empty() || !self.has_room(charge) {
+            return None;
+        }
+        let Engine { topics, parts, settings, .. } = self;
+        let topic = topics.get_mut(&record.topic).filter(|topic| topic.known)?;
+        let (index, sticky) = match (record.partition, &record.key, settings.partitioner) {
+            (Some(partition), ..) => (usize::try_from(partition).ok()?, false),
+            (None, Some(key), Partitioner::Java) => (of_key(key, topic.parts.len()), false),
+            (None, _, Partitioner::RoundRobin) => return None,
+            (None, ..) => (topic.sticky.current()?, true),
+        };
+        let part = parts.get_mut(*topic.parts.get(index)?)?;
+        if sticky && part.leader.is_none() {
+            return None;
+        }
+        let batch = part.queue.back_mut().filter(|batch| !batch.closed)?;
+        // Below the limit, so that it stays open; a record over any limit never is.
+        if batch.count == 0 || batch.len + charge >= settings.batch_size.min(settings.max_request_size) {
+            return None;
+        }
+        let Content::Open(writer) = &mut batch.content else { return None };
+        write(writer, record, timestamp).ok()?;
+        let place =
+            Place { delivery: Arc::clone(&batch.delivery), index: batch.count, partition: part.index };
+        batch.count += 1;
+        batch.charge += charge;
+        batch.len = writer.len();
+        part.last_len = batch.len;
+        self.used += charge;
+        if sticky {
+            topic.sticky.appended(charge, settings.batch_size, false);
+        }
+        Some(place)
     }
 
     fn waiting_record(
@@ -249,14 +289,7 @@ impl Engine {
         };
         let Some(batch) = part.queue.back_mut() else { return Err(too_large()) };
         let Content::Open(writer) = &mut batch.content else { return Err(too_large()) };
-        let (key, value) = (record.key.as_deref(), record.value.as_deref());
-        let pushed = if record.headers.is_empty() {
-            writer.push(timestamp, key, value, &[])
-        } else {
-            let headers: Vec<_> =
-                record.headers.iter().map(|(name, value)| (name.as_bytes(), value.as_deref())).collect();
-            writer.push(timestamp, key, value, &headers)
-        };
+        let pushed = write(writer, record, timestamp);
         if pushed.is_err() {
             if batch.count == 0 {
                 part.queue.pop_back();
@@ -281,4 +314,14 @@ impl Engine {
         }
         Ok(place)
     }
+}
+
+fn write(writer: &mut BatchWriter, record: &ProducerRecord, timestamp: i64) -> Result<(), BatchError> {
+    let (key, value) = (record.key.as_deref(), record.value.as_deref());
+    if record.headers.is_empty() {
+        return writer.push(timestamp, key, value, &[]);
+    }
+    let headers: Vec<_> =
+        record.headers.iter().map(|(name, value)| (name.as_bytes(), value.as_deref())).collect();
+    writer.push(timestamp, key, value, &headers)
 }
