@@ -198,12 +198,15 @@ impl Connection {
     fn fetch(&mut self, correlation: i32, version: i16, request: &FetchRequest) -> Option<()> {
         let session = &mut self.session;
         session.take(request);
-        if request.session_epoch == -1 || session.order.is_empty() {
+        // (0, -1) wants no session; (id, -1) closes one.
+        let sessionless = request.session_epoch == -1 && request.session_id == 0;
+        let id = if sessionless { 0 } else { session.id };
+        if request.session_epoch == -1 && !sessionless || session.order.is_empty() {
             if session.order.is_empty() {
                 thread::sleep(Duration::from_millis(request.max_wait_ms.try_into().unwrap()));
             }
             let mut out = Vec::new();
-            head(&mut out, correlation, session.id);
+            head(&mut out, correlation, id);
             out.extend_from_slice(&[1, 0]);
             return self.send(out, &[]);
         }
@@ -221,13 +224,13 @@ impl Connection {
             served.push((partition, offset, size));
             session.order.rotate_left(1);
         }
-        if request.session_epoch == 0 {
+        if request.session_epoch <= 0 {
             // A full answer names every partition asked for.
             let rest = session.order.iter().take(session.order.len() - served.len());
             served.extend(rest.map(|&partition| (partition, session.wanted[&partition].0, 0)));
         }
         let mut out = Vec::new();
-        head(&mut out, correlation, session.id);
+        head(&mut out, correlation, id);
         uvarint(&mut out, 2);
         if version >= 13 {
             out.extend_from_slice(ID.as_bytes());
