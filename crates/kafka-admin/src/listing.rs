@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kafka_meta::wire::protocol::messages::ListGroupsRequest;
-use kafka_meta::{Error, Result};
+use kafka_meta::{Error, ErrorKind, Result};
 
 use crate::admin::Admin;
 use crate::groups::{GroupState, GroupType};
@@ -118,6 +118,12 @@ impl Admin {
         // Who is there now: a broker that came a minute ago coordinates groups as well.
         let snapshot = call.cluster.refreshed(&[], call.deadline).await?;
         let nodes: Vec<i32> = snapshot.brokers.keys().copied().collect();
+        if nodes.is_empty() {
+            // An empty list would say that there are no groups.
+            return Err(
+                Error::new(ErrorKind::Disconnected, OPERATION).with_detail("the cluster names no brokers")
+            );
+        }
         let items = nodes.iter().map(|node| (Subject::Node(*node), Route::Node(*node)));
         let plan = Plan::reading(OPERATION, items.collect());
         let (nodes_asked, filter) = (&nodes, &filter);

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::Embedded;
+use super::configs;
 use super::txn;
 use super::world::{Lag, Partition};
 use super::write::{self, Plain};
@@ -123,8 +124,9 @@ impl Embedded {
         let made = world.create_topic(name, spec.partitions, |index| {
             usize::try_from(index).ok().and_then(|index| placed.get(index).cloned()).unwrap_or_default()
         });
-        if made {
-            world.set_stamps(name, spec.log_append_time);
+        if made && spec.log_append_time {
+            let stamped = ("message.timestamp.type".to_owned(), "LogAppendTime".to_owned());
+            configs::put(&mut world, configs::TOPIC, name, [stamped].into());
         }
         made
     }
