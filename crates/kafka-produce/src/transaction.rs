@@ -104,7 +104,11 @@ impl Transactions {
 
     /// Whether a batch of this partition may leave now.
     pub fn admit(&self, topic: TopicName, partition: i32) -> Admit {
-        self.shared.step(|core| core.admit(topic, partition))
+        let admitted = self.shared.step_quietly(|core| core.admit(topic, partition));
+        if matches!(admitted, Admit::Wait) {
+            self.shared.wake();
+        }
+        admitted
     }
 
     /// A batch sent within the transaction was acknowledged.

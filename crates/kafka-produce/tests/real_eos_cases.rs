@@ -4,9 +4,38 @@
 mod eos_support;
 
 use eos_support::cases::{self, Bench};
-use kafka_consume::Cluster;
-use testkit::Kafka;
+use futures::future::join_all;
+use kafka_consume::{Cluster, ClusterConfig};
+use kafka_protocol::messages::ApiKey;
 use testkit::kafka::{self, Builder};
+use testkit::{Kafka, Proxy};
+
+const APIS: [ApiKey; 6] = [
+    ApiKey::Produce,
+    ApiKey::AddPartitionsToTxn,
+    ApiKey::AddOffsetsToTxn,
+    ApiKey::TxnOffsetCommit,
+    ApiKey::EndTxn,
+    ApiKey::InitProducerId,
+];
+
+/// Each kind of request is lost once in each transaction, before the broker has it or after it has answered.
+async fn lost_requests_and_answers(kafka: &Kafka) {
+    let proxy = Proxy::start(&kafka.bootstrap()).await.unwrap();
+    let bench = Bench::Real(kafka);
+    let all = APIS.into_iter().flat_map(|api| [(api, true), (api, false)]).map(async |(api, after)| {
+        let name = format!("lost-{api:?}-{}", if after { "answer" } else { "request" });
+        // Rules tell the cases apart by their client.
+        let config = ClusterConfig::new(&proxy.bootstrap()).with_client_id(name.as_str());
+        let cluster = Cluster::connect_with(config).await.unwrap();
+        cases::four_transactions(&bench, &cluster, &name, || {
+            let rule = proxy.on(api).client(name.as_str()).times(1);
+            if after { rule.cut_after() } else { rule.cut_before() }
+        })
+        .await;
+    });
+    join_all(all).await;
+}
 
 async fn every_case(builder: Builder, recovers: bool) {
     let kafka = builder
@@ -27,6 +56,7 @@ async fn every_case(builder: Builder, recovers: bool) {
     cases::e09_a_fenced_producer_cannot_add_partitions(&bench, &cluster).await;
     cases::e10_a_transaction_that_takes_too_long(&bench, &cluster, recovers).await;
     cases::e11_many_markers_at_one_leader(&bench, &cluster).await;
+    lost_requests_and_answers(&kafka).await;
     let node = kafka.nodes().unwrap()[0];
     let freeze = || {
         kafka.freeze_node(node).unwrap();

@@ -72,12 +72,22 @@ impl Shared {
 
     /// One step of the core on behalf of a caller or the sender.
     pub fn step<T>(&self, step: impl FnOnce(&mut Core) -> T) -> T {
-        let done = step(&mut self.lock().core);
-        self.changed.notify_one();
+        let done = self.step_quietly(step);
+        self.wake();
         done
     }
 
-    /// The same where callers may be waiting for its effect.
+    /// A step that leaves the task nothing to do: one per batch is not worth waking it for.
+    pub fn step_quietly<T>(&self, step: impl FnOnce(&mut Core) -> T) -> T {
+        step(&mut self.lock().core)
+    }
+
+    /// Lets the task look.
+    pub fn wake(&self) {
+        self.changed.notify_one();
+    }
+
+    /// As [`Shared::step`], where callers may be waiting for its effect.
     pub fn step_and_ring<T>(&self, step: impl FnOnce(&mut Core) -> T) -> T {
         let done = self.step(step);
         self.bell.notify_waiters();
