@@ -179,15 +179,13 @@ impl Shared {
             }
         }
         let now = Instant::now().into_std();
-        let sent = self.with(|engine| {
-            may_send().map_err(|error| (error, false))?;
-            engine.handle_send(now, record, timestamp).map_err(|error| (error, true))
-        });
-        sent.map_err(|(error, tell)| {
-            if tell && let Some(transactions) = &self.transactions {
+        self.with(|engine| {
+            may_send()?;
+            engine.handle_send(now, record, timestamp).map_err(|error| {
+                let Some(transactions) = &self.transactions else { return error };
                 transactions.batch_failed(&error);
-            }
-            error
+                error.with_abort_needed()
+            })
         })
     }
 

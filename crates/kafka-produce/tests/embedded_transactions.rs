@@ -236,6 +236,49 @@ async fn a_record_lost_before_the_commit_makes_the_commit_fail() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_record_that_is_refused_unsent_makes_the_commit_fail_as_well() {
+    let bench = bench(2).await;
+    bench.producer.begin_transaction().await.unwrap();
+    bench.send("good").await.unwrap();
+    let refused = bench.send(&"x".repeat(2_000_000)).await.unwrap_err();
+    assert_eq!((describe(&refused), refused.kind()), ("abort", ErrorKind::BatchTooLarge), "{refused}");
+    assert_eq!(describe(&bench.producer.commit_transaction().await.unwrap_err()), "abort");
+    bench.producer.abort_transaction().await.unwrap();
+    assert!(bench.committed().await.is_empty());
+}
+
+#[test]
+fn a_commit_goes_on_when_the_runtime_it_began_on_is_gone() {
+    let runtime =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let brokers = runtime();
+    let kafka = brokers.block_on(Embedded::tcp(1)).unwrap();
+    kafka.create_topic("t", 1);
+    let first = runtime();
+    let (cluster, producer) = first.block_on(async {
+        let cluster = Cluster::connect_with(kafka.config()).await.unwrap();
+        let config = ProducerConfig::new();
+        let producer = Producer::transactional(cluster.clone(), config, ID).await.unwrap();
+        producer.begin_transaction().await.unwrap();
+        producer.send(ProducerRecord::new("t").value("x")).await.unwrap();
+        kafka.freeze_node(1);
+        let commit = tokio::time::timeout(Duration::from_millis(100), producer.commit_transaction());
+        assert!(commit.await.is_err(), "on its way when the runtime ends");
+        (cluster, producer)
+    });
+    first.shutdown_background();
+    kafka.thaw_node(1);
+    let second = runtime();
+    second.block_on(async {
+        tokio::time::timeout(Duration::from_secs(50), producer.commit_transaction())
+            .await
+            .expect("a stall")
+            .unwrap();
+        assert_eq!(read(&cluster, "t", Visibility::CommittedOnly).await, ["x"]);
+    });
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_commit_that_runs_out_of_time_goes_on_when_it_is_asked_for_again() {
     for version in [1, 2] {
         let bench = bench_with(version, ProducerConfig::new().max_block_ms(2_000)).await;

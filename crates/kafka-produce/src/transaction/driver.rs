@@ -106,10 +106,11 @@ impl Shared {
         operation: &'static str,
         mut look: impl FnMut(&mut Core) -> Option<Result<T>>,
     ) -> Result<T> {
-        self.start();
         loop {
             let mut rung = std::pin::pin!(self.bell.notified());
             rung.as_mut().enable();
+            // Each time: the runtime the task was on may go down while this waits on another.
+            self.start();
             if let Some(result) = self.step(&mut look) {
                 return result;
             }
