@@ -37,16 +37,24 @@ impl Sender {
     /// [`Transactions::batch_failed`](crate::transaction::Transactions::batch_failed) and by the error here,
     /// the first one's. Dropping the future stops the waiting alone.
     pub async fn flush(&self) -> Result<()> {
-        let outstanding = self.shared()?.with(|engine| engine.handle_flush());
+        let shared = self.shared()?;
+        // The runtime its tasks were on may have gone.
+        shared.start()?;
+        let outstanding = shared.with(|engine| engine.handle_flush());
+        drop(shared);
         settled(outstanding).await
     }
 
     /// Fails what is not in flight (batches, and records still waiting) with `error`, at the first poll, and waits
-    /// until what is has its outcome, which may be an error as well: nothing is sent again meanwhile. Dropping the future stops the waiting
-    /// alone.
+    /// until what is has its outcome, which may be an error as well: nothing is sent again meanwhile. Dropping the
+    /// future stops the waiting alone.
     pub async fn fail_unsent(&self, error: Error) -> Result<()> {
         let now = Instant::now().into_std();
-        let outstanding = self.shared()?.with(|engine| engine.handle_fail_unsent(now, &error));
+        let shared = self.shared()?;
+        shared.start()?;
+        let outstanding = shared.with(|engine| engine.handle_fail_unsent(now, &error));
+        // It lives as long as the producer, not as this wait.
+        drop(shared);
         // Each record has been told its own; here only the end counts.
         let _ = settled(outstanding).await;
         self.shared()?.with(crate::engine::Engine::handle_dropped);
