@@ -102,6 +102,22 @@ async fn beginning_is_local_and_an_empty_transaction_is_nobodys_business() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_an_empty_transaction_wakes_its_caller() {
+    let bench = bench(2).await;
+    // Caller and task race for the end, which no answer of a broker announces.
+    let rounds = tokio::time::timeout(Duration::from_secs(15), async {
+        for round in 0..2_000 {
+            bench.producer.begin_transaction().await.unwrap();
+            match round % 2 {
+                0 => bench.producer.abort_transaction().await.unwrap(),
+                _ => bench.producer.commit_transaction().await.unwrap(),
+            }
+        }
+    });
+    rounds.await.expect("no call waits for its deadline");
+}
+
 #[tokio::test(start_paused = true)]
 async fn partitions_of_one_moment_are_added_together() {
     let bench = bench(1).await;

@@ -210,6 +210,11 @@ impl Core {
         self.tickets
     }
 
+    /// Whether the next transaction may begin.
+    pub fn is_ready(&self) -> bool {
+        self.state == State::Ready
+    }
+
     /// Whether a record may be queued.
     pub fn may_send(&self) -> Result<()> {
         const OPERATION: &str = "send";
@@ -290,8 +295,13 @@ impl Core {
     fn refusal(&self, operation: &'static str) -> Error {
         let Some(cause) = &self.cause else { return misuse(operation, "the producer has failed") };
         let mut error = Error::new(cause.kind(), operation).with_source(cause.clone());
-        if let (Some(topic), Some(partition)) = (cause.topic(), cause.partition()) {
-            error = error.with_partition(topic, partition);
+        error = match (cause.topic(), cause.partition()) {
+            (Some(topic), Some(partition)) => error.with_partition(topic, partition),
+            (Some(topic), None) => error.with_topic(topic),
+            _ => error,
+        };
+        if let Some(group) = cause.group() {
+            error = error.with_group(group);
         }
         if self.state == State::Fatal { error.with_fatal() } else { error.with_abort_needed() }
     }

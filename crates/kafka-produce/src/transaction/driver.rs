@@ -104,6 +104,18 @@ impl Shared {
         self: &Arc<Self>,
         deadline: Instant,
         operation: &'static str,
+        look: impl FnMut(&mut Core) -> Option<Result<T>>,
+    ) -> Result<T> {
+        self.wait_unnamed(deadline, operation, look).await.map_err(|error| match error.group() {
+            Some(_) => error,
+            None => error.with_transactional_id(&*self.id),
+        })
+    }
+
+    async fn wait_unnamed<T>(
+        self: &Arc<Self>,
+        deadline: Instant,
+        operation: &'static str,
         mut look: impl FnMut(&mut Core) -> Option<Result<T>>,
     ) -> Result<T> {
         loop {
@@ -216,10 +228,16 @@ impl Running {
         loop {
             let now = Instant::now().into_std();
             // Not `step`: the task need not wake itself.
-            let (output, deadline) = {
+            let (output, deadline, ended) = {
                 let core = &mut shared.lock().core;
-                (core.poll_output(now), core.next_deadline(now))
+                let was_ready = core.is_ready();
+                let output = core.poll_output(now);
+                (output, core.next_deadline(now), core.is_ready() && !was_ready)
             };
+            if ended {
+                // A transaction with nothing in it ends without an answer to ring for.
+                shared.bell.notify_waiters();
+            }
             if let Some(output) = output {
                 shared.carry_out(output, &work);
                 continue;
