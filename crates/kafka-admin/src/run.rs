@@ -65,9 +65,7 @@ where
     let mut due = Instant::now();
     while !plan.is_done() && Instant::now() < deadline {
         if plan.is_waiting() && due <= Instant::now() {
-            for (group, node) in plan.take_forgotten() {
-                cluster.forget_coordinator(CoordinatorKind::Group, &group, node);
-            }
+            forget(cluster, &mut plan);
             let fresh = plan.is_stale();
             match locate(cluster, &plan, deadline).await {
                 Ok(places) => {
@@ -107,7 +105,15 @@ where
             () = tokio::time::sleep_until(deadline) => {}
         }
     }
+    // Also at the end: the next call must not begin with a coordinator that this one found to be none.
+    forget(cluster, &mut plan);
     plan.into_settled()
+}
+
+fn forget<T>(cluster: &Cluster, plan: &mut Plan<T>) {
+    for (group, node) in plan.take_forgotten() {
+        cluster.forget_coordinator(CoordinatorKind::Group, &group, node);
+    }
 }
 
 /// When one attempt has to be answered: a broker that says nothing must not use up the whole call.

@@ -17,10 +17,13 @@ use kafka_protocol::messages::offset_for_leader_epoch_request::{
 };
 use kafka_protocol::messages::{
     AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, ApiKey, ApiVersionsRequest,
-    ConsumerGroupHeartbeatRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
-    EndTxnRequest, FindCoordinatorRequest, HeartbeatRequest, InitProducerIdRequest, JoinGroupRequest,
-    LeaveGroupRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest, OffsetFetchRequest,
-    OffsetForLeaderEpochRequest, ProduceRequest, SyncGroupRequest, TxnOffsetCommitRequest,
+    ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, CreatePartitionsRequest,
+    CreateTopicsRequest, DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
+    DescribeClusterRequest, DescribeConfigsRequest, DescribeGroupsRequest, EndTxnRequest,
+    FindCoordinatorRequest, HeartbeatRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest,
+    JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest, ListOffsetsRequest, MetadataRequest,
+    OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest,
+    ProduceRequest, SyncGroupRequest, TxnOffsetCommitRequest,
 };
 use kafka_protocol::protocol::Request;
 use testkit::embedded::Embedded;
@@ -212,8 +215,54 @@ async fn every_listed_version_is_answered() {
     })
     .await;
 
+    administration(&mut each).await;
+
     let listed = each.node.call(4, &software()).await;
     for range in listed.api_keys {
         assert!(each.tried.contains(&range.api_key), "api {} was not tried", range.api_key);
     }
+}
+
+/// What administrators ask; of a classic, a new and a stored group, and of one that is not there.
+async fn administration(each: &mut Each) {
+    use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
+    use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+    use kafka_protocol::messages::incremental_alter_configs_request::{
+        AlterConfigsResource, AlterableConfig,
+    };
+    use kafka_protocol::messages::offset_delete_request::{
+        OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
+    };
+    let groups = || ["classic-0", "new-1", "g", "nobody"].map(|name| text(name).into()).to_vec();
+    each.version(|_| DescribeGroupsRequest::default().with_groups(groups())).await;
+    each.version(|_| ConsumerGroupDescribeRequest::default().with_group_ids(groups())).await;
+    each.version(|_| ListGroupsRequest::default()).await;
+    each.version(|_| DescribeClusterRequest::default()).await;
+    each.version(|version| {
+        let topic = CreatePartitionsTopic::default().with_name(name("t")).with_count(5 + i32::from(version));
+        CreatePartitionsRequest::default().with_topics(vec![topic.with_assignments(None)])
+    })
+    .await;
+    each.version(|_| {
+        let resources = [(2, "t"), (2, "nope"), (4, "1"), (32, "g")].map(|(kind, name)| {
+            let resource = DescribeConfigsResource::default().with_resource_type(kind);
+            resource.with_resource_name(text(name)).with_configuration_keys(None)
+        });
+        DescribeConfigsRequest::default().with_resources(resources.to_vec()).with_include_synonyms(true)
+    })
+    .await;
+    each.version(|_| {
+        let value = Some(text("5000"));
+        let config = AlterableConfig::default().with_name(text("retention.ms")).with_value(value);
+        let resource = AlterConfigsResource::default().with_resource_type(2).with_resource_name(text("t"));
+        IncrementalAlterConfigsRequest::default().with_resources(vec![resource.with_configs(vec![config])])
+    })
+    .await;
+    each.version(|_| {
+        let partition = OffsetDeleteRequestPartition::default().with_partition_index(0);
+        let topic = OffsetDeleteRequestTopic::default().with_name(name("t")).with_partitions(vec![partition]);
+        OffsetDeleteRequest::default().with_group_id(text("g").into()).with_topics(vec![topic])
+    })
+    .await;
+    each.version(|_| DeleteGroupsRequest::default().with_groups_names(groups())).await;
 }
