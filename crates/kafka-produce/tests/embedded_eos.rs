@@ -19,7 +19,7 @@ use eos_support::life::{Life, Sum};
 use eos_support::source::Kind;
 use eos_support::worker::Sabotage;
 
-const DEFAULT: u64 = 75;
+const DEFAULT: u64 = 60;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()

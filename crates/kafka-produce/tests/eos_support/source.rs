@@ -90,6 +90,10 @@ impl Source {
         of!(self, one => one.assignment())
     }
 
+    pub async fn seek_to_committed(&mut self) -> Result<()> {
+        of!(self, one => one.seek_to_committed().await)
+    }
+
     pub fn seek(&mut self, topic: &str, partition: i32, offset: i64) -> Result<()> {
         of!(self, one => one.seek(topic, partition, offset))
     }

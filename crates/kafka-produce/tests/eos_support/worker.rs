@@ -136,7 +136,11 @@ impl Worker {
                 Err(error) => {
                     tracing::debug!(%error, "a transaction is aborted");
                     self.abort(&producer).await?;
-                    if self.plan.sabotage != Sabotage::ForgetToRewind {
+                    if self.plan.sabotage == Sabotage::ForgetToRewind {
+                    } else if self.rng.bool() {
+                        // One that fails has moved nothing: the worker begins anew.
+                        source.seek_to_committed().await?;
+                    } else {
                         for ((topic, partition), offset) in starts {
                             // One that has gone meanwhile is read by its new owner.
                             let _ = source.seek(topic.as_str(), partition, offset);
