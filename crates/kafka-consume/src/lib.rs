@@ -83,5 +83,10 @@ mod guides {
     struct Properties;
     #[cfg(all(feature = "tls", feature = "scram"))]
     #[doc = include_str!("../../../docs/security.md")]
+    #[doc = include_str!("../../../docs/security/tls.md")]
+    #[doc = include_str!("../../../docs/security/mutual-tls.md")]
+    #[doc = include_str!("../../../docs/security/plain.md")]
+    #[doc = include_str!("../../../docs/security/scram.md")]
+    #[doc = include_str!("../../../docs/security/oauthbearer.md")]
     struct Security;
 }

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use kafka_consume::{
     ClassicConsumer, Cluster, ClusterConfig, Consumer, ConsumerConfig, ErrorKind, GroupConsumer, Position,
-    Sasl, TlsConfig,
+    Sasl, TlsConfig, Token,
 };
 use support::{LIMIT, Oracle, one, poll_error, read_some, read_to};
 use testkit::Kafka;
-use testkit::kafka::{self, Certificates, Operation, Resource};
+use testkit::kafka::{self, Certificates, Operation, Resource, unsecured_token};
 use testkit::produce::Writer;
 use tokio::time::{Instant, timeout};
 
@@ -262,4 +262,38 @@ async fn missing_rights_are_named_and_heal_when_granted() {
     member_reads!(classic);
     member.leave().await.unwrap();
     classic.leave().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_versions_of_kafka_let_in_the_same_ways() {
+    if !kafka::enabled() {
+        return;
+    }
+    for version in ["3.9.1", "4.4.0"] {
+        let kafka = Kafka::builder().version(version).secured().unwrap().start().await.unwrap();
+        kafka.create_topic("t", 1, 1, &[]).await.unwrap();
+        kafka.ready_for_groups().await.unwrap();
+        Writer::new(&kafka.bootstrap()).numbers("t", 0, 0..10).await.unwrap();
+        let token = || async { Ok(Token::new(unsecured_token("alice", 3_600))) };
+        let made = Certificates::make().unwrap();
+        let mutual = TlsConfig::new()
+            .with_ca_file(made.authority())
+            .with_identity_files(made.client(), made.client_key());
+        for (way, config) in [
+            ("PLAIN", secured(&kafka, Sasl::plain("alice", "alice-secret"))),
+            ("SCRAM-SHA-256", secured(&kafka, Sasl::scram_sha_256("alice", "alice-secret"))),
+            ("SCRAM-SHA-512", secured(&kafka, Sasl::scram_sha_512("alice", "alice-secret"))),
+            ("OAUTHBEARER", secured(&kafka, Sasl::oauthbearer(token))),
+            ("mutual TLS", ClusterConfig::new(&kafka.listener("MTLS").unwrap()).with_tls(mutual)),
+        ] {
+            let cluster = Cluster::connect_with(config).await;
+            let cluster = cluster.unwrap_or_else(|error| panic!("{version}, {way}: {error}"));
+            let mut consumer = Consumer::new(cluster, quick().group_id("g"));
+            consumer.assign(one("t", 0), Position::Earliest).await.unwrap();
+            assert_eq!(read_some(&mut consumer, 10).await.len(), 10, "{version}, {way}");
+            assert!(consumer.commit().await.unwrap().iter().all(|(_, result)| result.is_ok()));
+        }
+        let error = Cluster::connect_with(secured(&kafka, Sasl::plain("alice", "wrong"))).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Authentication, "{version}: {error}");
+    }
 }

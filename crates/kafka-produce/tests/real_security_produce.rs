@@ -135,7 +135,7 @@ async fn missing_rights_are_named_and_heal_when_granted() {
 
     let cluster = connect_as(&kafka, "whole").await;
     kafka.allow("whole", Topic("open"), Write).await.unwrap();
-    let error = Producer::transactional(cluster.clone(), quick(), "locked").await.err().expect("refused");
+    let error = Producer::transactional(cluster.clone(), quick(), "locked").await.expect_err("refused");
     is_denied(&error, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED");
     assert_eq!(error.transactional_id(), Some("locked"), "{error}");
     kafka.allow("whole", TransactionalId("locked"), Write).await.unwrap();
