@@ -1,6 +1,6 @@
 //! What a record costs to write, against the least it can cost here.
 //!
-//! `write [--rounds N] [--seconds S]` interleaves the floor and two ways of sending in rounds, each run a process
+//! `write [--rounds N] [--seconds S]` interleaves the floor and three ways of sending in rounds, each run a process
 //! of its own pinned to core 1, the broker on core 0. Prints nanoseconds of CPU per record, and for each round the
 //! floor's figure divided by the run's. `write one …` is one run and `write sink …` the broker, as the rounds
 //! start them.
@@ -24,11 +24,13 @@ use benches::endless::TOPIC;
 use benches::sink::{self, Outcome};
 use benches::{gate, usage};
 use bytes::Bytes;
-use futures::StreamExt;
 use futures::future::join_all;
+use futures::{FutureExt, StreamExt};
 use kafka_produce::{Cluster, Producer, ProducerConfig, ProducerRecord, TopicName};
 
-const WAYS: [&str; 3] = ["floor", "buffered", "joined"];
+/// The floor; sends in order, ten thousand on the way (`StreamExt::buffered`); as many joined; as many polled once
+/// and dropped, then a flush: what the producer costs without anybody's futures.
+const WAYS: [&str; 4] = ["floor", "buffered", "joined", "dropped"];
 const ROWS: [(usize, i32, usize); 4] =
     [(100, 6, 16_384), (1_024, 6, 16_384), (100, 6, 131_072), (1_024, 6, 131_072)];
 
@@ -136,6 +138,15 @@ async fn produce(way: &str, port: u16, value: Bytes, batch: usize, span: Duratio
             for sent in join_all((0..10_000).map(|_| send())).await {
                 sent.unwrap();
             }
+            if let Some(outcome) = clock.tick(10_000) {
+                return outcome;
+            }
+        },
+        "dropped" => loop {
+            for _ in 0..10_000 {
+                let _ = send().now_or_never();
+            }
+            producer.flush().await.unwrap();
             if let Some(outcome) = clock.tick(10_000) {
                 return outcome;
             }

@@ -196,6 +196,8 @@ pub(crate) fn encode<R: Request>(request: &R, version: i16, client_id: &str) -> 
         .with_client_id(Some(StrBytes::from_string(client_id.to_owned())))
         .encode(&mut buffer, R::header_version(version))
         .map_err(failed)?;
+    // A Produce request is as large as its batches: grown by doubling, they would be copied twice.
+    buffer.reserve(request.compute_size(version).unwrap_or(0));
     request.encode(&mut buffer, version).map_err(failed)?;
     frame::finish(buffer).ok_or_else(|| {
         Error::new(ErrorKind::InvalidRequest, crate::wire::api_name(R::KEY)).with_detail("over 2 GiB")
