@@ -5,12 +5,13 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kafka_consume::{Cluster, ClusterConfig, ErrorKind, Sasl, parse_properties};
+use kafka_consume::{Cluster, ClusterConfig, ErrorKind, Sasl, Token, parse_properties};
 use testkit::Kafka;
-use testkit::kafka::{self, Certificates};
+use testkit::kafka::{self, Certificates, unsecured_token};
 
 /// The blocks of settings of a page.
 fn blocks(page: &str) -> Vec<String> {
@@ -116,4 +117,44 @@ async fn a_refused_login_is_not_insisted_on_and_no_secret_is_in_any_line() {
     let text = String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned();
     assert!(text.contains("authentication failed"), "the log is alive");
     assert!(!text.contains("carol-secret") && !text.contains("c=biws"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_as_somebody_else_is_refused_and_a_new_connection_takes_over() {
+    if !kafka::enabled() {
+        return;
+    }
+    let kafka = Kafka::builder()
+        .secured()
+        .unwrap()
+        .property("connections.max.reauth.ms", "2000")
+        .start()
+        .await
+        .unwrap();
+    let changed = Arc::new(AtomicBool::new(false));
+    let who = changed.clone();
+    // A token without an end is asked for at each login.
+    let sasl = Sasl::oauthbearer(move || {
+        let user = if who.load(Ordering::Relaxed) { "bob" } else { "alice" };
+        async move {
+            let soon = std::time::SystemTime::now() + Duration::from_secs(1);
+            Ok(Token::new(unsecured_token(user, 3_600)).with_expiry(soon))
+        }
+    });
+    let config = ClusterConfig::new(&kafka.listener("SASLP").unwrap()).with_sasl(sasl);
+    let cluster = Cluster::connect_with(config).await.unwrap();
+    kafka.create_topic("t", 1, 1, &[]).await.unwrap();
+    changed.store(true, Ordering::Relaxed);
+    let server = kafka.server_log(1).unwrap();
+    let refused = tokio::time::timeout(Duration::from_secs(30), async {
+        while !std::fs::read_to_string(&server).unwrap().contains("Cannot change principals") {
+            // Whoever it is now is let in by a new connection, so nothing surfaces.
+            cluster.partitions("t").await.expect("what heals by itself is no error");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    refused.await.expect("the broker refuses another principal on the same connection");
+    for _ in 0..20 {
+        cluster.partitions("t").await.expect("the new connection is one of somebody else's");
+    }
 }

@@ -312,7 +312,17 @@ pub(crate) async fn wait_for_round(
             let kind = if fail_early && !net::is_late(&cause) { cause.kind() } else { ErrorKind::Timeout };
             error.with_kind(kind).with_source(cause)
         }
-        _ => error,
+        // Nobody has failed yet, so nobody is named: somebody takes a connection, or a question, and says nothing.
+        _ => {
+            let asked: Vec<String> = candidates(shared, &Via::control(), false)
+                .iter()
+                .map(|one| one.address.to_string())
+                .collect();
+            error.with_detail(format!(
+                "no broker has answered in time; asked or to be asked: {}",
+                asked.join(", ")
+            ))
+        }
     })
 }
 

@@ -33,6 +33,8 @@ const IN_CODE: &str = "is set in code, on the member";
 const KERBEROS: &str = "GSSAPI (Kerberos) is not supported";
 const STORES: &str = "JKS and PKCS12 stores are not read, nor keys with a password: make PEM of it with \
     `openssl pkcs12 -in STORE -nodes -out PEM` and set ssl.keystore.type=PEM";
+const KEY: &str = "keys with a password are not read: `openssl pkey -in KEY -out PLAIN` takes it off, and \
+    `openssl pkcs12 -in STORE -nodes -out PEM` makes PEM of a store";
 const TRUST: &str = "JKS and PKCS12 stores are not read, and PEM has no password: make PEM of it with \
     `keytool -exportcert -rfc -keystore STORE -alias CA -file PEM` and set ssl.truststore.type=PEM";
 const ASSERTION: &str = "tokens are asked for with a client's secret, not with an assertion";
@@ -76,7 +78,7 @@ pub static NAMES: &[(&str, Fate)] = &[
     ("enable.ssl.certificate.verification", Cluster),
     ("ssl.truststore.password", Refused(TRUST)),
     ("ssl.keystore.password", Refused(STORES)),
-    ("ssl.key.password", Refused(STORES)),
+    ("ssl.key.password", Refused(KEY)),
     ("ssl.enabled.protocols", Refused(PINNED)),
     ("ssl.protocol", Refused(PINNED)),
     ("ssl.cipher.suites", Refused(PINNED)),
