@@ -131,7 +131,9 @@ async fn every_row_holds_on_real_kafka() {
         .nodes(3)
         .property("auto.create.topics.enable", "false")
         .property("group.consumer.assignment.interval.ms", "0")
-        .property("group.initial.rebalance.delay.ms", "0");
+        .property("group.initial.rebalance.delay.ms", "0")
+        // Ten seconds by default; a look that comes to nothing is made up for by the next.
+        .property("transaction.abort.timed.out.transaction.cleanup.interval.ms", "500");
     for node in 1..=3 {
         builder = builder.rack(node, format!("r{node}"));
     }

@@ -104,11 +104,13 @@ pub async fn a_transaction_that_takes_too_long_is_aborted(cluster: &mut dyn RawB
     let mut s = setup(cluster).await;
     let mut producer = Producer::begin(&s.view).await;
     let name = producer.id.clone();
-    let made = init(&mut producer.coordinator, &name, (-1, -1), 200).await;
+    // Long enough for the record to be there first: with 200 ms a broker's abort sometimes came between the partition's
+    // being added and the record, and the record stayed open for good.
+    let made = init(&mut producer.coordinator, &name, (-1, -1), 2_000).await;
     let epoch = made.producer_epoch;
     producer.epoch = epoch;
     assert_eq!(producer.produce(&mut s.leader, 12, &s.topic, 0).await, 0);
-    // The coordinator looks each ten seconds.
+    // The coordinator looks for such transactions from time to time, each ten seconds by default.
     tokio::time::timeout(Duration::from_secs(30), s.view.settled(&s.topic, 1, 2)).await.unwrap();
     assert_eq!(producer.produce(&mut s.leader, 12, &s.topic, 1).await, 47);
     assert_eq!(producer.add(3, &s.topic, 1).await, 90);
