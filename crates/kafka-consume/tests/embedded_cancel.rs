@@ -2,33 +2,18 @@
 //! used on: each record comes once and in order, nothing hangs, a later commit works and wins.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
+mod support;
+
 use std::time::Duration;
 
 use futures::StreamExt;
 use kafka_consume::{Cluster, CommittedOffset, Consumer, ConsumerConfig, Position};
+use support::polled;
 use testkit::embedded::Embedded;
 use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(300);
 const EACH: i64 = 60;
-
-/// Polls `future` until it has said "not yet" `waits` times; its result if it came to its end before.
-async fn polled<F: Future>(future: F, waits: usize) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let mut waited = 0;
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending if waited + 1 >= waits => Poll::Ready(None),
-        Poll::Pending => {
-            waited += 1;
-            Poll::Pending
-        }
-    })
-    .await
-}
 
 fn partitions() -> Vec<(String, i32)> {
     (0..3).map(|partition| ("t".to_owned(), partition)).collect()

@@ -3,15 +3,15 @@
 //! its group, a later commit works and wins, and it leaves no ghost. Polls and leaves: `src/member/tests/cancel.rs`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
+mod support;
+
 use std::time::Duration;
 
 use futures::StreamExt;
 use kafka_consume::{
     Assignor, Cluster, CommittedOffset, ConsumerConfig, GroupProtocol, NegotiatedConsumer, OffsetReset,
 };
+use support::polled;
 use testkit::embedded::Embedded;
 use tokio::time::timeout;
 
@@ -48,21 +48,6 @@ impl Kind {
             Kind::Cooperative => member.assignors([Assignor::CooperativeSticky]),
         }
     }
-}
-
-/// Polls `future` until it has said "not yet" `waits` times; its result if it came to its end before.
-async fn polled<F: Future>(future: F, waits: usize) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let mut waited = 0;
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending if waited + 1 >= waits => Poll::Ready(None),
-        Poll::Pending => {
-            waited += 1;
-            Poll::Pending
-        }
-    })
-    .await
 }
 
 fn partitions() -> Vec<(String, i32)> {

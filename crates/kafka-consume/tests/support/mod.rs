@@ -15,6 +15,9 @@
 )]
 
 use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use kafka_consume::{Consumer, Record, RecordRef, Records};
@@ -22,6 +25,21 @@ use kafka_protocol::messages::ApiKey;
 use testkit::Proxy;
 use testkit::proxy::Seen;
 use tokio::time::{Instant, timeout};
+
+/// Polls `future` until it has said "not yet" `waits` times; its result if it came to its end before.
+pub async fn polled<F: Future>(future: F, waits: usize) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut waited = 0;
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending if waited + 1 >= waits => Poll::Ready(None),
+        Poll::Pending => {
+            waited += 1;
+            Poll::Pending
+        }
+    })
+    .await
+}
 
 /// Long enough for a machine that ten others load.
 pub const LIMIT: Duration = Duration::from_secs(150);
