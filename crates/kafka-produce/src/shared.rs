@@ -71,12 +71,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Tells the transaction what is lost, and the callers that it can only be aborted.
 fn tell_of_failures(transactions: &Transactions, effects: &mut Effects) {
     for finish in &mut effects.finished {
-        match finish.outcome.error() {
-            None => transactions.batch_done(),
-            Some(error) => {
-                transactions.batch_failed(error);
-                finish.outcome.mark_abort_needed();
-            }
+        if let Some(error) = finish.outcome.error() {
+            transactions.batch_failed(error);
+            finish.outcome.mark_abort_needed();
         }
     }
     for (_, place) in &mut effects.placed {

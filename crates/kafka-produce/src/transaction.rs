@@ -5,8 +5,8 @@
 //! transaction's**; nothing here calls a [`Sender`] method with the transaction's lock held):
 //! - [`Transactions::may_send`] when a record is queued: outside a transaction it is refused on the spot;
 //! - [`Transactions::admit`] when a batch is about to leave;
-//! - [`Transactions::batch_failed`] and [`Transactions::batch_done`] when a batch has its outcome, **before** the
-//!   record's own future and before `flush` see it, so that a commit that has flushed knows of every failure.
+//! - [`Transactions::batch_failed`] when a batch is lost, **before** the record's own future and before `flush` see
+//!   it, so that a commit that has flushed knows of every failure.
 //!
 //! What the transaction does with the sender, through [`Sender`]: `flush` before it ends, `fail_unsent` when it
 //! aborts, `new_identity` when an epoch begins, `wake` when an [`Admit::Wait`] may have ended.
@@ -110,9 +110,6 @@ impl Transactions {
         }
         admitted
     }
-
-    /// A batch sent within the transaction was acknowledged.
-    pub fn batch_done(&self) {}
 
     /// A batch of the transaction failed; it can only be aborted, if even that.
     pub fn batch_failed(&self, error: &Error) {

@@ -7,7 +7,7 @@
 //! 47 comes from a partition leader or a group's coordinator, which cannot tell the one from the other; the abort
 //! that has to follow asks the coordinator, and finds out.
 
-use kafka_meta::{Error, ErrorCode, ErrorKind};
+use kafka_meta::{Error, ErrorCode, ErrorKind, client};
 
 /// Which request a code answers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -101,13 +101,9 @@ pub(super) fn error(code: ErrorCode, operation: &'static str) -> Error {
     }
 }
 
-/// Whether a failure to get any answer passes by itself.
+/// Whether a failure to get any answer passes by itself; `Closed` is the producer's own connections going down.
 pub(super) fn passes(error: &Error) -> bool {
-    match error.kind() {
-        ErrorKind::Disconnected | ErrorKind::Timeout | ErrorKind::Closed => true,
-        ErrorKind::Broker(code) => code.is_retriable(),
-        _ => false,
-    }
+    error.kind() == ErrorKind::Closed || client::passes(error)
 }
 
 /// Which of two failures in a row tells a caller more: running out of time says less than what came before.
